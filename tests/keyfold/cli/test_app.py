@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -19,6 +20,7 @@ import spark_jobs
 from keyfold.cli.app import COMMANDS, GROUPS, app, load, summary
 from keyfold.cli.show import print_table
 from keyfold.cli.terminal import cell, message, print_error, report, visible, warn
+from keyfold.times import BEGINNING
 from spark_jobs.simulation import simulate
 
 HEAVY = {"pyspark", "polars", "pyarrow", "deltalake", "pydantic", "numpy", "pandas", "rich", "httpx"}
@@ -140,6 +142,27 @@ def test_messages_of_every_kind_are_text(capsys):
         told = capsys.readouterr()
         assert told.out == visible(text, keep="\n") + "\n"
         assert told.err == f"warning: {visible(text, keep=chr(10))}\nerror: {visible(text, keep=chr(10))}\n"
+
+
+def test_a_summary_is_its_values_below_their_names_and_nothing_of_what_is_empty(capsys):
+    at = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+    plain = {"job": "\x1b[2J", "rows": 12_345, "share": 1 / 3, "is_live": True, "at": at, "watermark": BEGINNING}
+    empty = {"none": None, "text": "", "list": [], "rows_of": {}}
+    nested = {"tables": {"late.job": {"added": 0, "columns": {"a_b": 2}}}}
+    listed = {"key": ("a", "b"), "next": ["do this", "then"], "samples": pl.DataFrame({"at": [at], "n": [1]})}
+    report({**plain, **empty, **nested, **listed}, as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        *(
+            "job: \\x1b[2J",
+            "rows: 12,345",
+            "share: 0.333333",
+            "is_live: yes",
+            "at: 2026-01-02 03:04:05",
+            "watermark: not set",
+        ),
+        *("tables:", "  late.job:", "    added: 0", "    columns:", "      a_b: 2"),
+        *("key: a, b", "next:", "  do this", "  then", "samples:", '  {"at":"2026-01-02T03:04:05.000678Z","n":1}'),
+    ]
 
 
 KEYFOLD = Path(sys.executable).with_name("keyfold")

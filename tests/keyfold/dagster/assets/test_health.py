@@ -131,6 +131,7 @@ def test_files_with_other_columns_are_named_with_the_columns(lakehouse):
     good.write_bytes(gzip.compress(b"origin,year,temp,time_hour\nEWR,2013,39,2013-01-01T06:00:00Z\n"))
     assert health.drift(WEATHER, landing)[0]
     (landing / "new.csv").write_text("origin,temp_celsius,when\nEWR,4,2013-01-01T06:00:00Z\n")
+    (landing / "unreadable.csv.gz").write_bytes(b"no gzip")
     passed, text = health.drift(WEATHER, landing)
     assert not passed
     assert text == "new.csv has temp_celsius, when, unknown to weather"
