@@ -2,11 +2,8 @@
 
 from datetime import timedelta
 
-import polars as pl
-
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
-from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import run_job
 from keyfold.runs.erasing import Erasure, erase
 from keyfold.state.changing.audit import Author
@@ -14,7 +11,7 @@ from keyfold.testing import merged, play
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.streams import SALES
 from tests.keyfold.state.job_histories import put
-from tests.spark_jobs.jobs.sales_data import NOON, retail_days, sale, sales_frame
+from tests.spark_jobs.jobs.sales_data import NOON, sale, sales_frame
 
 JOB = build_job(MODEL_TOTALS)
 
@@ -40,21 +37,6 @@ def test_a_purchase_of_several_models_counts_for_each():
 def test_only_models_that_were_bought_are_written_again():
     harness = play(JOB, [sales_frame([sale(models=["7"])]), sales_frame([sale(models=["8"])])])
     assert harness.written["model_totals"]["model"].to_list() == ["7", "8"]
-
-
-def test_the_words_of_every_description_of_the_real_shop_are_totalled_as_duckdb_does(shop):
-    """One description is one model: its words make several keys of each sale, and repeat themselves."""
-    shop.execute("UPDATE sales SET models = string_split(models[1], ' ') WHERE models IS NOT NULL")
-    expected = shop.sql(
-        "SELECT coalesce(model, '') AS model, sum(quantity) AS quantity, count(*) AS purchases, max(time) AS latest FROM ("
-        "SELECT quantity, time, unnest(CASE WHEN len(words) > 0 THEN words ELSE [NULL] END) AS model FROM ("
-        "SELECT quantity, time, list_distinct(list_filter(models, lambda word: word <> '')) AS words FROM sales)) GROUP BY ALL"
-    ).pl().cast(pl.Schema(polars_schema(JOB.main.schema))).sort("model")  # fmt: skip
-    days = [day.select(SALES.schema.names) for day in retail_days(shop)]
-    for batches in (days, [pl.concat(days).sample(fraction=1, shuffle=True, seed=1)]):
-        found = merged(play(JOB, batches, parts=3), JOB, "model_totals")
-        assert found.equals(expected.select(found.columns))
-    assert expected["purchases"].sum() > 3 * len(pl.concat(days)), "several keys of a sale"
 
 
 def test_what_is_erased_of_a_stream_is_in_no_total(without_spark, lakehouse):
