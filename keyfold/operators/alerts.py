@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from keyfold.columns import column, plain_columns, required
 from keyfold.keyed.job.contract import KeyedJob
@@ -17,17 +17,13 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.inference import OutputColumns
+from keyfold.operators.conditions import BEGAN, BEGAN_AT, CHANGE, ENDED, ROLE, after_times, held, listed
 from keyfold.operators.ordering import Ordered, in_order, waiting
 from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
-from keyfold.times import to_micros
+from keyfold.times import as_duration, micros, to_micros
 
-CHANGE, BEGAN, ENDED = "change", "BEGAN", "ENDED"
-BEGAN_AT, ROLE, N_POINTS = "began_at", "role", "n_points"
-
-Numbers = NDArray[np.int64]
-
-_NEVER = np.iinfo(np.int64).min
+N_POINTS = "n_points"
 
 
 @dataclass(frozen=True)
@@ -35,10 +31,23 @@ class Held:
     """A condition that begins at an event for which `begins` is true, and ends at one for which `ends` is.
 
     Between the two it stays as it is (hysteresis). `ends` is never true where `begins` is; NULL is false.
+
+    Attributes:
+        begins, ends: expressions over the columns of events.
+        held_for: how long it must hold until it is written, in event time, also as text (`"10m"`); one that ends sooner is not
+            written. Its rows have the time and the columns of the event at which it began.
+        cool_down: how long after its end one that begins again is not written, nor its end, which counts for the next one.
     """
 
     begins: pl.Expr
     ends: pl.Expr
+    held_for: timedelta | str = timedelta(0)
+    cool_down: timedelta | str = timedelta(0)
+
+    @property
+    def times(self) -> tuple[timedelta, timedelta]:
+        """`held_for` and `cool_down`."""
+        return as_duration("Held: held_for", self.held_for), as_duration("Held: cool_down", self.cool_down)
 
 
 @dataclass(frozen=True)
@@ -70,9 +79,10 @@ def alert(
     - **Order**: an event waits until the watermark has passed it, and is evaluated in order of event time, ties by all other
       columns. So neither arrival within the delay nor batch boundaries change a row.
     - **Late events**: those at or behind the watermark.
-    - **Silent keys**: a condition stays open for ever; only an event ends it.
+    - **Silent keys**: a condition stays open for ever; only an event ends it. `held_for` and `cool_down` pass with the watermark.
     - **State**: per key one row with the number of evaluated events, one row per open condition, and the waiting events. `role`
-      tells them apart: `judged`, `holds`, `waiting`.
+      tells them apart: `judged`, `holds`, `waiting`; with `held_for` and `cool_down` also `pending` (it has not held for long
+      enough), `silent` (in the cool-down) and `rests` (the end before).
 
     NaN in a column that may be NULL counts as NULL.
 
@@ -102,6 +112,9 @@ def alert(
         >>> harness.batch(came).tables["warm_rooms"].select("room", "celsius", "alert", "change").rows()
         [('hall', 31.0, 'WARM', 'BEGAN'), ('hall', 20.0, 'WARM', 'ENDED')]
     """
+    for one in conditions.values():
+        if isinstance(one, Held):
+            _ = one.times  # refuses what is no duration
     source, key = as_input(source), names_of(key)
     events, event_time = source.schema, source.event_time
     made = _columns(conditions, named, subject)
@@ -143,20 +156,6 @@ def _columns(conditions: Mapping[str, Held | Listed], named: str, subject: str) 
     ]
 
 
-class _Judged(NamedTuple):
-    """What began or ended (`_CHANGES`), and what is open after that (`_OPEN`)."""
-
-    changes: pl.DataFrame
-    open: pl.DataFrame
-
-
-_CHANGES = {"row": pl.Int64, "name": pl.String, "subject": pl.String, CHANGE: pl.String, BEGAN_AT: pl.Int64}
-"""A condition that began or ended at a row; `began_at` in microseconds since 1970."""
-
-_OPEN = {"key": pl.Int64, "name": pl.String, "subject": pl.String, BEGAN_AT: pl.Int64}
-"""An open condition of a key, by the key's number."""
-
-
 @dataclass(frozen=True)
 class _Alerts:
     """The step of `alert`."""
@@ -178,111 +177,72 @@ class _Alerts:
         is_due = (state[DEADLINE] <= clock.watermark).fill_null(value=False)
         if not is_due.any():
             return Step(state, empty(self.output), late)
+        is_passed = is_due & (state[ROLE] == "waiting")
         ties = [one for one in self.events.names if one not in (*self.key, self.event_time)]
-        ordered = in_order(state.filter(is_due), self.key, self.event_time, ties)
-        keys = ordered.events[ordered.starts].select(self.key).with_row_index("#key")
-        keys = keys.with_columns(pl.col("#key").cast(pl.Int64))
-        others = state.filter(~is_due).join(keys, on=self.key, how="left", maintain_order="left")
-        # Rows of keys without an event to evaluate now do not change.
-        concerned = others["#key"].is_not_null() & (others[ROLE] != "waiting")
+        ordered = in_order(state.filter(is_passed), self.key, self.event_time, ties)
+        keys = self._numbered(ordered, state.filter(is_due & ~is_passed))
+        others = state.filter(~is_passed).join(keys, on=self.key, how="left", maintain_order="left")
+        # Of keys without an event to evaluate now, only what waits for a time changes.
+        has_events = (pl.col("#key") < ordered.starts.size).fill_null(value=False)
+        is_timed = pl.col("#key").is_not_null() & pl.col(self.named).is_in([*self._times]).fill_null(value=False)
+        concerned = (has_events | is_timed) & (pl.col(ROLE) != "waiting")
         known, unchanged = others.filter(concerned), others.filter(~concerned).drop("#key")
-        opened = known.filter(pl.col(ROLE) == "holds").select(
-            key="#key", name=self.named, subject=self.subject, began_at=pl.col(BEGAN_AT).to_physical()
+        opened = known.with_row_index("row").select(
+            pl.col("row").cast(pl.Int64) + ordered.events.height,
+            ROLE,
+            key="#key",
+            name=self.named,
+            subject=self.subject,
+            began_at=pl.col(BEGAN_AT).to_physical(),
         )
-        time = to_micros(ordered.events[self.event_time])
-        judged = []
+        time, judged = to_micros(ordered.events[self.event_time]), []
         for name, one in self.conditions.items():
             mine = opened.filter(pl.col("name") == name)
-            judged.append((_held if isinstance(one, Held) else _listed)(ordered, time, mine, name, one))
-        changes = pl.concat([one.changes for one in judged])
-        rows = ordered.events[changes["row"].to_numpy()].select(self.events.names)
-        rows = pl.concat([rows, self._in_columns(changes).drop("row")], how="horizontal")
+            goes_on = mine.filter((pl.col("key") < ordered.starts.size) & (pl.col(ROLE) != "rests"))
+            found = (held if isinstance(one, Held) else listed)(ordered, time, goes_on, name, one)
+            if name in self._times:
+                found = after_times(found, ordered, time, mine, name, self._times[name], micros(clock.watermark))
+            judged.append(found)
+        rows = pl.concat([one.select(self.events.names) for one in (ordered.events, known)])
+        changes, still_open = (pl.concat(frames) for frames in zip(*judged, strict=True))
         counted = pl.Series(ordered.lasts + 1 - ordered.starts, dtype=pl.Int64)
-        before = keys.join(known.filter(pl.col(ROLE) == "judged"), on="#key", how="left", maintain_order="left")
-        count = keys.drop("#key").with_columns(
+        evaluated = keys.filter(has_events)
+        before = evaluated.join(known.filter(pl.col(ROLE) == "judged"), on="#key", how="left", maintain_order="left")
+        count = evaluated.drop("#key").with_columns(
             pl.lit("judged").alias(ROLE), (before[N_POINTS].fill_null(0) + counted).alias(N_POINTS)
         )
-        still_open = pl.concat([one.open for one in judged]).join(
-            keys, left_on="key", right_on="#key", maintain_order="left"
-        )
-        still_open = self._in_columns(still_open).drop("key").with_columns(pl.lit("holds").alias(ROLE))
         return Step(
-            state=pl.concat([empty(self.state), unchanged, count, still_open], how="diagonal"),
-            output=rows.select(self.output.names),
+            state=pl.concat([empty(self.state), unchanged, count, *self._open(still_open, keys, rows)], how="diagonal"),
+            output=pl.concat(
+                [rows[changes["row"].to_numpy()], self._in_columns(changes).drop("row")], how="horizontal"
+            ).select(self.output.names),
             late=late,
         )
+
+    @cached_property
+    def _times(self) -> dict[str, tuple[int, int]]:
+        """What a condition's rows wait for, in microseconds; only of conditions that wait for something."""
+        times = {name: one.times for name, one in self.conditions.items() if isinstance(one, Held)}
+        return {name: (micros(first), micros(then)) for name, (first, then) in times.items() if first or then}
+
+    def _numbered(self, ordered: Ordered, timers: pl.DataFrame) -> pl.DataFrame:
+        """Number the keys with events to evaluate, and after them those for which only a time has passed."""
+        keys = ordered.events[ordered.starts].select(self.key)
+        others = timers.select(self.key).unique().join(keys, on=self.key, how="anti")
+        return pl.concat([keys, others]).with_row_index("#key").with_columns(pl.col("#key").cast(pl.Int64))
+
+    def _open(self, still_open: pl.DataFrame, keys: pl.DataFrame, rows: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return the rows of state of open conditions; one that is not written yet has the columns of its event."""
+        named = still_open.join(keys, left_on="key", right_on="#key", maintain_order="left").drop("key")
+        named = self._in_columns(named).with_columns(pl.col(DEADLINE).cast(pl.Datetime("us", "UTC")))
+        kept = named.filter(pl.col("row").is_not_null())
+        columns = rows.drop(self.key)[kept["row"].to_numpy()]
+        return [
+            named.filter(pl.col("row").is_null()).drop("row"),
+            pl.concat([kept.drop("row"), columns], how="horizontal"),
+        ]
 
     def _in_columns(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Name the columns of a condition as state and table do."""
         rows = rows.with_columns(pl.col(BEGAN_AT).cast(pl.Datetime("us", "UTC")))
         return rows.rename({"name": self.named, "subject": self.subject})
-
-
-def _held(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, one: Any) -> _Judged:
-    """Evaluate a condition along the events; `opened` has the keys for which it is open before them."""
-    rows, number, first = ordered.events, ordered.key_number, ordered.starts
-    carried = np.full(first.size, _NEVER)
-    carried[opened["key"].to_numpy()] = opened[BEGAN_AT].to_numpy()
-    decisive = rows.select(begins=one.begins.fill_null(value=False), ends=one.ends.fill_null(value=False))
-    is_begin, index = decisive["begins"].to_numpy(), np.arange(rows.height)
-    # The last decisive event before each one; before the first, the open conditions decide.
-    last = np.maximum.accumulate(np.where(is_begin | decisive["ends"].to_numpy(), index, -1))
-    is_carried = last < first[number]
-    is_on = np.where(is_carried, carried[number] != _NEVER, is_begin[last])
-    before = np.append(False, is_on[:-1])
-    before[first] = carried != _NEVER
-    began, ended = np.flatnonzero(is_on & ~before), np.flatnonzero(~is_on & before)
-    since = np.maximum.accumulate(np.where(is_on & ~before, index, -1))
-    began_at = np.where(since < first[number], carried[number], time[since])
-    changes = pl.concat([_changes(began, name, BEGAN, time[began]), _changes(ended, name, ENDED, began_at[ended])])
-    on = np.flatnonzero(is_on[ordered.lasts])
-    return _Judged(changes, _open(on, name, began_at[ordered.lasts][on]))
-
-
-def _listed(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, one: Any) -> _Judged:
-    """Evaluate a condition of each subject: it begins at an event with `begins`, and ends at the first that is not listed."""
-    rows, first, last = ordered.events, ordered.starts, ordered.lasts
-    found = one.find(rows)
-    row, subject, key = found["row"].to_numpy(), found["subject"], ordered.key_number[found["row"].to_numpy()]
-    # A run: consecutive events of a key that are all listed for one subject.
-    begins = np.ones(row.size, dtype=bool)
-    begins[1:] = (subject != subject.shift()).to_numpy()[1:] | (np.diff(row) != 1) | (np.diff(key) != 0)
-    run = np.flatnonzero(begins)
-    end = row[np.append(run[1:], row.size)[: run.size] - 1]
-    of, what, start = key[run], subject.gather(run), row[run]
-    # The first event of a run that begins the condition; the number of rows if none does.
-    entered = np.where(found["begins"].to_numpy(), row, rows.height)
-    entered = np.minimum.reduceat(entered, run) if run.size else run
-    carried = pl.DataFrame({"key": of, "subject": what, "start": start}).join(
-        opened.with_columns(start=pl.Series(first[opened["key"].to_numpy()])),
-        on=["key", "subject", "start"],
-        how="left",
-        maintain_order="left",
-    )[BEGAN_AT]
-    goes_on = carried.is_not_null().to_numpy()
-    is_entered = ~goes_on & (entered < rows.height)
-    is_on = goes_on | is_entered
-    began_at = np.where(goes_on, carried.fill_null(0).to_numpy(), time[np.minimum(entered, rows.height - 1)])
-    ends = is_on & (end < last[of])
-    stays = is_on & ~ends
-    # What was open before ends at the key's first event if that is not listed.
-    left = opened.join(
-        pl.DataFrame({"key": of[goes_on], "subject": what.filter(pl.Series(goes_on))}),
-        on=["key", "subject"],
-        how="anti",
-    )
-    changes = [
-        _changes(entered[is_entered], name, BEGAN, time[entered[is_entered]], what.filter(pl.Series(is_entered))),
-        _changes(end[ends] + 1, name, ENDED, began_at[ends], what.filter(pl.Series(ends))),
-        _changes(first[left["key"].to_numpy()], name, ENDED, left[BEGAN_AT], left["subject"]),
-    ]
-    return _Judged(pl.concat(changes), _open(of[stays], name, began_at[stays], what.filter(pl.Series(stays))))
-
-
-def _changes(rows: Any, name: str, change: str, began_at: Any, subject: pl.Series | None = None) -> pl.DataFrame:
-    columns = {"row": rows, "name": name, "subject": subject, CHANGE: change, BEGAN_AT: began_at}
-    return pl.DataFrame(columns, schema=_CHANGES)
-
-
-def _open(key: Any, name: str, began_at: Any, subject: pl.Series | None = None) -> pl.DataFrame:
-    return pl.DataFrame({"key": key, "name": name, "subject": subject, BEGAN_AT: began_at}, schema=_OPEN)
