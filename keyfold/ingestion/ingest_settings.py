@@ -14,7 +14,7 @@ from keyfold.columns import column
 from keyfold.errors import Damaged, IncompatibleState
 from keyfold.ingestion.duplicates import ENCODING
 from keyfold.lakehouse import Lakehouse, create_table, is_table, read_json, write_json
-from keyfold.lakehouse.paths import table_id, table_schema
+from keyfold.lakehouse.paths import table_schema
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
@@ -176,14 +176,16 @@ def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
                 f"restore that folder, or {remedy}"
             )
     # The record is written last, since it holds the tables' ids. If this is interrupted before, the next run starts again.
-    create_table(tables["events"], stream.event_schema, is_read_by_version=True)
-    create_table(tables["quarantine"], QUARANTINE)
+    ids = {
+        "events": create_table(tables["events"], stream.event_schema, is_read_by_version=True),
+        "quarantine": create_table(tables["quarantine"], QUARANTINE),
+    }
     write_json(
         folder / RECORD,
         {
             "format": _FORMAT,
             "identity": str(uuid.uuid4()),
-            "tables": {name: table_id(path) for name, path in tables.items()},
+            "tables": ids,
             "fixed": _immutable(stream),
         },
     )

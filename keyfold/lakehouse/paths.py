@@ -143,8 +143,8 @@ def is_table(path: Place) -> bool:
     return (path / "_delta_log" / f"{0:020d}.json").exists() or DeltaTable.is_deltatable(str(path))
 
 
-def create_table(path: Place, schema: pa.Schema, *, is_read_by_version: bool = False) -> None:
-    """Create an empty Delta table, if there is none. All columns are nullable, as Spark appends them so.
+def create_table(path: Place, schema: pa.Schema, *, is_read_by_version: bool = False) -> str:
+    """Create an empty Delta table, if there is none, and return its id. All columns are nullable, as Spark appends them so.
 
     The descriptions of the schema's columns (`keyfold.columns`) become column comments.
 
@@ -158,7 +158,9 @@ def create_table(path: Place, schema: pa.Schema, *, is_read_by_version: bool = F
     properties = {"delta.checkpointInterval": "10"}
     if is_read_by_version:
         properties["delta.enableExpiredLogCleanup"] = "false"
-    DeltaTable.create(str(path), table_schema(schema), mode="ignore", configuration=properties)
+    return str(
+        DeltaTable.create(str(path), table_schema(schema), mode="ignore", configuration=properties).metadata().id
+    )
 
 
 def table_schema(schema: pa.Schema) -> Schema:
