@@ -1,25 +1,17 @@
 """A column says what it means once, and everybody reads it from there; a job whose columns have changed is refused."""
 
 import dataclasses
-import doctest
 
 import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from keyfold import columns
 from keyfold.columns import column, describe, lineage_of, passed_on, unit_of
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.tables import Append
 from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, totals, windows
-
-
-def test_the_example_runs():
-    names = {"pa": pa, **vars(columns)}
-    assert doctest.testmod(columns, extraglobs=names).failed == 0
-    assert doctest.DocTestFinder().find(columns)[0].examples
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,3 @@ def test_a_replay_of_the_same_branch_starts_over(lake, lakehouse, clicked):
 def test_a_branch_needs_a_name_that_is_no_path(lake, clicked, name):
     with pytest.raises(KeyfoldError, match="branch"):
         lake.run(windows(), Replay(name))
-
-
-def test_a_range_that_holds_nothing_is_refused():
-    with pytest.raises(KeyfoldError, match="is not before"):
-        Replay("none", since=minutes(5), until=minutes(5))

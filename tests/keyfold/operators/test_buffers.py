@@ -72,21 +72,14 @@ def test_the_same_events_leave_together_as_by_the_oracle_and_none_is_lost(
         assert harness.state.group_by("room").len().filter(pl.col("len") >= size).is_empty()
 
 
-def test_the_rest_leaves_when_its_oldest_has_waited_and_not_a_microsecond_before():
+@pytest.mark.parametrize("wait", ["wait", "processing_wait"])
+def test_the_rest_leaves_when_its_oldest_has_waited_and_not_a_microsecond_before(wait):
     for short, expected in ((timedelta(microseconds=1), 0), (timedelta(0), 1)):
-        harness = TestHarness(job_of(wait="10m"))
+        harness, until = TestHarness(job_of(**{wait: "10m"})), 10 * MINUTE - short
         harness.batch(frame([("a", NOON, 1), ("a", NOON + MINUTE, 2)]), NOW)
-        harness.batch(None, NOW, advance_to=NOON + 10 * MINUTE - short)
+        harness.batch(None, NOW + until, advance_to=NOON + until)
         assert harness.written["batches"].height == expected
         assert harness.state.height == (0 if expected else 2)
-
-
-def test_the_rest_leaves_after_its_time_in_runs_and_not_a_microsecond_before():
-    for short, expected in ((timedelta(microseconds=1), 0), (timedelta(0), 1)):
-        harness = TestHarness(job_of(processing_wait="10m"))
-        harness.batch(frame([("a", NOON, 1)]), NOW)
-        harness.batch(None, NOW + 10 * MINUTE - short)
-        assert harness.state.is_empty() == (expected == 1)
 
 
 @pytest.mark.parametrize(
