@@ -86,14 +86,6 @@ def test_a_day_is_open_until_the_watermark_has_passed_it_and_its_row_is_replaced
         assert harness.written["fleet_days"]["trips"].to_list() == [1, 2, 2][: 2 + (not is_open)]
 
 
-def test_a_trip_of_a_day_that_has_closed_is_late_and_one_of_an_open_day_never_is():
-    job = days_job(watermark_delay="0s")
-    # The watermark stands at midnight, the very end of the first day.
-    harness = play_trips(job, [[trip(12 * 60, 1.0)], [trip(0, 5.0), trip(12 * 60 + 5, 2.0)]])
-    assert harness.written["late.fleet_days"]["end_time"].to_list() == [NOON]
-    assert [row["trips"] for row in table(harness, job).values()] == [2]
-
-
 @pytest.mark.parametrize("given", [{"timezone": "Mars/Base"}, {"timezone": "localtime"}, {"x": 1}])
 def test_parameters_that_cannot_be_are_refused(given):
     with pytest.raises(KeyfoldError, match=next(iter(given))):

@@ -121,12 +121,6 @@ def test_a_value_that_is_not_a_number_begins_and_ends_nothing():
     assert told([drive]) == [(0, "LOW_FUEL", None, "BEGAN", 0)]
 
 
-def test_a_point_at_the_watermark_is_late_and_not_judged():
-    harness = play_points(warnings_job(), [[point(10)], [point(0, fuel=1.0)]])
-    assert harness.written["late.fleet_warnings"]["time"].to_list() == [NOON]
-    assert harness.written["fleet_warnings"].is_empty()
-
-
 def test_points_are_inside_as_a_ray_counts_it():
     """The geofences of the demo: slanted sides, a hole, two parts."""
     told = json.loads(GEOFENCES.read_text())["features"]

@@ -73,14 +73,6 @@ def test_a_ride_with_a_dropoff_is_summarised_from_pickup_to_dropoff(close):
     assert row["distance_in_metres"] == pytest.approx(222.39, abs=0.01)
 
 
-@pytest.mark.parametrize("close", ["fast", "complete"])
-def test_a_point_at_or_behind_the_previous_watermark_is_late_whether_its_ride_is_open_or_not(close):
-    late = [point("a", 1, -10), point("a", 2, 10), point("b", 0, 10)]
-    harness = play_rides(ride_job(close=close), [[point("a", 0, 20)], [*late, point("a", 3, 11)]])
-    assert harness.written["late.ride_summaries"].sort("ride_id", "point_idx").to_dicts() == late
-    assert harness.written["ride_summaries"]["n_points"].to_list() == [2]
-
-
 def test_a_closed_ride_is_forgotten_after_closed_for():
     job = ride_job()
     harness = play_rides(job, [A_RIDE], end=NOON + timedelta(minutes=10) + CLOSED_FOR - timedelta(seconds=1))

@@ -83,15 +83,6 @@ def test_each_event_is_predicted_before_it_is_learned():
 
 
 @EVERY_WAY
-def test_an_event_at_or_behind_the_watermark_is_late_whether_its_key_is_known_or_not(way):
-    job = anomaly_job(learn=way)
-    late = [reading("a", 49, 1), reading("a", 50, 1), reading("new", 50, 1)]
-    harness = play_readings(job, [[reading("a", 0, 1), reading("a", 60, 1)], [*late, reading("a", 51, 2)]])
-    assert harness.written["late.anomaly_predictions"].to_dicts() == late
-    assert harness.written["retired_models"]["events_learned"].to_list() == [3]
-
-
-@EVERY_WAY
 def test_a_model_that_is_heard_of_just_in_time_goes_on(way):
     events = [reading("a", 0, 1), reading("a", 30 * 24 * 60, 1)]
     for split in ([events], [[event] for event in events]):

@@ -4,7 +4,6 @@ import json
 import threading
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from typing import Any
 
 import polars as pl
@@ -16,7 +15,6 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.keyed.rows.response_cache import ResponsesInFiles, ResponsesInMemory
 from keyfold.stream.refined import PartOf
 from spark_jobs.jobs.batched_enrichment.job import (
     BATCHED_ENRICHMENT,
@@ -188,60 +186,6 @@ def test_a_micro_batch_that_is_replayed_makes_the_same_calls_with_the_same_keys(
         assert again.tables.keys() == first.tables.keys()
         assert all(again.tables[table].equals(rows) for table, rows in first.tables.items())
         assert again.state.equals(first.state)
-
-
-class FickleService:
-    """Takes half of the events the first time, the others the second time, and may break off after some calls."""
-
-    def __init__(self):
-        self.times, self.calls, self.breaks_off_after, self.lock = 0, 0, None, threading.Lock()
-
-    def __call__(self, batch):
-        with self.lock:
-            if self.calls == self.breaks_off_after:
-                raise SystemExit("the power is gone")
-            self.calls += 1
-        numbers = [json.loads(event)["point_idx"] for event in batch.events]
-        return [
-            Outcome(json.dumps(self.times), 1, 200) if (number + self.times) % 2 else Outcome(None, 1, 422, "refused")
-            for number in numbers
-        ]
-
-
-def crashed_and_tried_again(batch, answers, breaks_off_after=None):
-    """Two attempts at one batch: what each would write. The service says another thing the second time."""
-    service = FickleService()
-    job = job_with(service, **SMALL, max_in_flight=1)
-    attempts = []
-    for service.times, service.breaks_off_after in enumerate([breaks_off_after, None]):
-        harness = TestHarness(job, answers())
-        try:
-            attempts.append(harness.batch(frame(batch, job), NOW))
-        except SystemExit:
-            attempts.append(None)
-    return attempts
-
-
-@examples(75)
-@given(points_in_batches().map(lambda batches: list(chain(*batches))))
-def test_a_crash_between_two_tables_leaves_every_event_in_exactly_one_whatever_the_service_says_then(batch):
-    answers = ResponsesInMemory()
-    first, second = crashed_and_tried_again(batch, lambda: answers)
-    written = [first.tables.get(NAME), second.tables.get(DEAD_LETTERS)]
-    numbers = [number for rows in written if rows is not None for number in rows["point_idx"]]
-    assert sorted([*numbers, *second.state["point_idx"]]) == sorted(one["point_idx"] for one in batch)
-    assert first.state.equals(second.state)
-
-
-@pytest.mark.parametrize("calls", range(5))
-def test_a_crash_between_two_calls_keeps_what_was_answered_and_asks_the_rest(tmp_path, calls):
-    batch = [point(number, number, shard=number // 6) for number in range(12)]
-    broken_off, second = crashed_and_tried_again(batch, lambda: ResponsesInFiles(tmp_path), breaks_off_after=calls)
-    assert (broken_off is None) == (calls < 4)
-    rows = pl.concat([second.tables[table].select("point_idx") for table in (NAME, DEAD_LETTERS)])
-    assert sorted(rows["point_idx"]) == list(range(12))
-    # The first answers stand, as they were given before the crash.
-    assert second.tables[NAME].filter(enrichment="0")["idempotency_key"].n_unique() == calls
 
 
 @pytest.mark.parametrize("name", list(STREAMS))
