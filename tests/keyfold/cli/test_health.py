@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,6 +21,7 @@ from tests.keyfold.cli.test_commands import POINT, RIDE
 from tests.made_generations import plan_of, put_done, put_generation
 
 JOB, STREAM, EVENTS = "ride_summaries", "ride_points", "events.ride_points"
+NOW, MINUTE, HOUR, DAY = timedelta(0), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +46,7 @@ def ago(**length):
     return datetime.now(UTC) - timedelta(**length)
 
 
-def planned(batch, moment):
+def planned_at(batch, moment):
     return plan_of(batch, EVENTS, 3, "a").model_copy(update={"planned_at": moment})
 
 
@@ -81,57 +83,45 @@ def test_a_watermark_that_is_far_behind_and_a_stream_that_got_nothing_are_stale(
     assert f"does anything start `keyfold ingest {STREAM} --home " in found[STREAM]["detail"]
 
 
-def test_a_job_that_nothing_starts_any_more_is_stale_and_one_that_looked_in_vain_is_not(told, lakehouse):
-    generation = put_generation(lakehouse, JOB)
-    put_done(generation, 0, finished_at=ago(days=3), watermark=ago(minutes=5))
-    code, found = told(JOB)
-    assert (code, found[JOB]["state"]) == (1, "stale")
-    assert found[JOB]["detail"].startswith("the last run was 3 days, 0:00:0")
-    looked = Reading(wall=ago(minutes=1), uptime=0, boot="")
-    generation.write_clock(ClockRecord(watermark=ago(minutes=5), processing_time=looked.wall, reading=looked))
-    code, found = told(JOB)
-    assert (code, found[JOB]["state"], found[JOB]["detail"]) == (0, "ok", "")
-
-
-@pytest.mark.parametrize(("hours", "state"), [(25, "ok"), (27, "stale")])
-def test_a_watermark_is_stale_from_twenty_six_hours_behind(told, lakehouse, hours, state):
-    put_done(put_generation(lakehouse, JOB), 0, finished_at=ago(), watermark=ago(hours=hours))
-    assert told(JOB)[1][JOB]["state"] == state
-
-
-def test_a_job_that_has_seen_no_event_has_no_watermark_that_could_be_behind(told, lakehouse):
-    put_done(put_generation(lakehouse, JOB), 0, finished_at=ago(), watermark=BEGINNING)
-    code, found = told(JOB)
-    assert (code, found[JOB]["state"], found[JOB]["watermark"]) == (0, "ok", None)
-
-
-def test_a_continuous_run_without_new_events_is_running_and_not_stale(told, lakehouse):
-    put_done(put_generation(lakehouse, JOB), 0, finished_at=ago(days=3), watermark=ago(minutes=5))
-    with exclusive(lakehouse.job(JOB), "a run"):
-        assert told(JOB)[1][JOB]["state"] == "running"
+@pytest.mark.parametrize(
+    ("done", "reached", "looked", "planned", "held", "state", "detail"),
+    [
+        (3 * DAY, 5 * MINUTE, None, None, False, "stale", "the last run was 3 days, 0:00:0"),
+        (3 * DAY, 5 * MINUTE, MINUTE, None, False, "ok", ""),  # it looked in vain
+        (NOW, 25 * HOUR, None, None, False, "ok", ""),
+        (NOW, 27 * HOUR, None, None, False, "stale", "the watermark is 1 day, 3:00:0"),
+        (NOW, None, None, None, False, "ok", ""),  # no event yet
+        (3 * DAY, 5 * MINUTE, None, None, True, "running", ""),
+        (9 * MINUTE, 9 * MINUTE, None, 4 * MINUTE, False, "interrupted", "a run ended within a batch planned 0:04:0"),
+        (9 * MINUTE, 9 * MINUTE, None, 4 * MINUTE, True, "running", ""),
+        (9 * MINUTE, 9 * MINUTE, None, 6 * MINUTE, True, "stalled", "a batch was planned 0:06:0"),
+    ],
+)
+def test_the_state_of_a_job_is_of_its_last_run_its_watermark_and_its_plans(
+    told, lakehouse, done, reached, looked, planned, held, state, detail
+):
+    generation, now = put_generation(lakehouse, JOB), datetime.now(UTC)
+    watermark = now - reached if reached else BEGINNING
+    put_done(generation, 0, finished_at=now - done, watermark=watermark)
+    if looked is not None:
+        reading = Reading(wall=now - looked, uptime=0, boot="")
+        generation.write_clock(ClockRecord(watermark=watermark, processing_time=reading.wall, reading=reading))
+    if planned is not None:
+        generation.journal.write_plans([planned_at(1, now - planned)])
+    with exclusive(lakehouse.job(JOB), "a run") if held else nullcontext():
+        code, found = told(JOB)
+    assert (code, found[JOB]["state"]) == (0 if state in ("ok", "running") else 1, state)
+    assert found[JOB]["detail"].startswith(detail)
+    assert bool(found[JOB]["detail"]) is bool(detail)
+    assert (found[JOB]["watermark"] is None) is (reached is None)
 
 
 @pytest.mark.parametrize("held", [(False, True), (True, False)], ids=["begins", "ends"])
 def test_a_run_that_begins_or_ends_while_it_is_looked_at_is_not_an_interrupted_one(told, lakehouse, monkeypatch, held):
-    put_generation(lakehouse, JOB).journal.write_plans([planned(0, ago(minutes=1))])
+    put_generation(lakehouse, JOB).journal.write_plans([planned_at(0, ago(minutes=1))])
     looks = iter(held)
     monkeypatch.setattr(health, "is_held", lambda _: next(looks))
     assert told(JOB)[1][JOB]["state"] == "running"
-
-
-def test_a_batch_without_a_run_is_interrupted_and_one_of_a_run_is_stalled_after_five_minutes(told, lakehouse):
-    generation = put_generation(lakehouse, JOB)
-    put_done(generation, 0, finished_at=ago(minutes=9), watermark=ago(minutes=9))
-    generation.journal.write_plans([planned(1, ago(minutes=4))])
-    code, found = told(JOB)
-    assert (code, found[JOB]["state"]) == (1, "interrupted")
-    assert found[JOB]["detail"].startswith("a run ended within a batch planned 0:04:0")
-    with exclusive(lakehouse.job(JOB), "a run"):
-        code, found = told(JOB)
-        assert (code, found[JOB]["state"]) == (0, "running")
-        generation.journal.write_plans([planned(1, ago(minutes=6))])
-        code, found = told(JOB)
-    assert (code, found[JOB]["state"]) == (1, "stalled")
 
 
 def test_a_run_that_has_failed_is_interrupted_until_one_succeeds(keyfold, told, tmp_path, monkeypatch):
