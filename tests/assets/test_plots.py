@@ -44,12 +44,18 @@ HOURS = [START + timedelta(hours=hour) for hour in range(48)]
 
 
 def put(lakehouse: Lakehouse, job: str, **tables: pl.DataFrame) -> None:
-    """A generation of a job with tables; those not given are empty."""
+    """A generation of a job with tables, whose columns that are not given are NULL; those not given are empty."""
     generation = put_generation(lakehouse, job)
     for table in build_job(JOBS[job]).tables:
         generation.table(table.name).parent.mkdir(exist_ok=True)
-        rows = tables.get(table.name, empty(table.schema))
-        rows.select(table.schema.names).write_delta(str(generation.table(table.name)))
+        rows = [empty(table.schema), *([tables[table.name]] if table.name in tables else [])]
+        whole = pl.concat(rows, how="diagonal_relaxed").select(table.schema.names)
+        whole.write_delta(str(generation.table(table.name)))
+
+
+def land(lakehouse: Lakehouse, stream: str, events: pl.DataFrame) -> None:
+    lakehouse.events(stream).parent.mkdir(parents=True)
+    events.write_delta(str(lakehouse.events(stream)))
 
 
 def pixels(value: Any) -> np.ndarray:
@@ -62,31 +68,17 @@ def is_drawn(value: Any) -> bool:
     return len(np.unique(pixels(value).reshape(-1, 4), axis=0)) > 10
 
 
-def ride_tables() -> tuple[pl.DataFrame, pl.DataFrame]:
-    rides = pl.DataFrame({"ride_id": ["a", "b"], "reason": ["DROPOFF_SEEN", "GARBAGE_COLLECTION"]}).with_columns(
-        start_time=pl.lit(START), end_time=pl.lit(HOURS[1]), ride_duration_in_secs=pl.Series([3600.0, 1800.0]),
-        start_status=pl.lit("pickup"), end_status=pl.lit("enroute"), n_points=pl.lit(48, pl.Int64),
-        distance_in_metres=pl.lit(10.0), fare=pl.lit(5.0), start_latitude=pl.lit(40.7), start_longitude=pl.lit(-73.9),
-    )  # fmt: skip
-    points = pl.concat(
-        pl.DataFrame(
-            {
-                "ride_id": [ride] * 48,
-                "timestamp": [START + timedelta(minutes=minute) for minute in range(48)],
-                "latitude": [40.7 + 0.001 * at for at in range(48)],
-                "longitude": [-73.9 - 0.001 * at for at in range(48)],
-            }
-        )
-        for ride in ("a", "b", "elsewhere")
-    )
-    return rides, points
-
-
 def test_rides_are_drawn_as_durations_and_as_a_map(lakehouse):
-    rides, points = ride_tables()
+    rides = pl.DataFrame({"ride_id": ["a", "b"], "reason": ["DROPOFF_SEEN", "GARBAGE_COLLECTION"]}).with_columns(
+        start_time=pl.lit(START), end_time=pl.lit(HOURS[1]), ride_duration_in_secs=pl.Series([3600.0, 1800.0])
+    )
+    minutes = pl.DataFrame({"at": range(48)}).select(
+        timestamp=START + pl.duration(minutes="at"),
+        latitude=40.7 + 0.001 * pl.col("at"),
+        longitude=-73.9 - 0.001 * pl.col("at"),
+    )
+    land(lakehouse, "ride_points", pl.DataFrame({"ride_id": ["a", "b", "elsewhere"]}).join(minutes, how="cross"))
     put(lakehouse, "ride_summaries", ride_summaries=rides)
-    lakehouse.events("ride_points").parent.mkdir(parents=True)
-    points.write_delta(str(lakehouse.events("ride_points")))
     drawn = plot_rides(lakehouse)
     assert set(drawn) == {"durations", "map"}
     assert all(is_drawn(value) for value in drawn.values())
@@ -98,8 +90,7 @@ def test_trips_are_drawn_as_a_map_and_the_hot_spots_beside_it(lakehouse):
     harness = TestHarness(build_job(JOBS["vehicle_trips"]))
     harness.batch(points, advance_to=HOURS[-1])
     put(lakehouse, "vehicle_trips", vehicle_trips=harness.written["vehicle_trips"])
-    lakehouse.events("telemetry").parent.mkdir(parents=True)
-    points.write_delta(str(lakehouse.events("telemetry")))
+    land(lakehouse, "telemetry", points)
     assert is_drawn(plot_trips(lakehouse)["map_and_hot_spots"])
 
 
@@ -130,66 +121,44 @@ def written(job, events):
 
 
 def test_averages_are_drawn_against_their_readings(lakehouse):
-    averages = pl.DataFrame({"station_id": ["EWR"] * 48, "end_time": HOURS}).with_columns(
-        start_time=pl.col("end_time") - timedelta(hours=9), pressure_avg=pl.lit(1000.0), temp_avg=pl.lit(40.0),
-        n_readings=pl.lit(10, pl.Int64), reason=pl.lit("WINDOW_FULL"),
-    )  # fmt: skip
+    averages = pl.DataFrame({"station_id": ["EWR"] * 48, "end_time": HOURS, "pressure_avg": 1000.0, "temp_avg": 40.0})
     put(lakehouse, "moving_averages", moving_averages=averages, latest_moving_averages=averages.tail(1))
-    lakehouse.events("weather").parent.mkdir(parents=True)
-    readings = pl.DataFrame({"station_id": ["EWR"] * 48, "time": HOURS, "temp": np.linspace(30, 50, 48)})
-    readings.write_delta(str(lakehouse.events("weather")))
+    readings = {"station_id": ["EWR"] * 48, "time": HOURS, "temp": np.linspace(30, 50, 48)}
+    land(lakehouse, "weather", pl.DataFrame(readings))
     assert is_drawn(plot_averages(lakehouse)["readings_and_averages"])
 
 
-def test_products_are_drawn_for_the_newest_window_that_is_over(lakehouse):
-    windows = pl.DataFrame({"window_start": HOURS}).with_columns(
-        window_end=pl.col("window_start") + timedelta(hours=1), n_sales=pl.lit(3, pl.Int64),
-        n_products=pl.lit(2, pl.Int64), quantity=pl.lit(9, pl.Int64), revenue=pl.Series(np.arange(48.0)),
-    )  # fmt: skip
-    ranked = pl.DataFrame({"window_start": [HOURS[-1]] * 2, "rank": [1, 2], "product": ["tea", "cup"]}).with_columns(
-        window_end=pl.col("window_start") + timedelta(hours=1), quantity=pl.Series([6, 3]), revenue=pl.lit(1.0)
-    )
-    put(lakehouse, "top_products", top_products=ranked, sales_windows=windows)
-    assert is_drawn(plot_products(lakehouse)["best_sold"])
+WINDOWS = {
+    "window_start": HOURS,
+    "window_end": [hour + timedelta(hours=1) for hour in HOURS],
+    "revenue": np.arange(48.0),
+}
+RANKED = {"window_start": [HOURS[-1]] * 2, "rank": [1, 2], "product": ["tea", "cup"], "quantity": [6, 3]}
+TOTALS = {"model": ["", "Pro", "Air"], "quantity": [4, 9, -1], "purchases": [2, 3, 1]}
+RIDDEN = {"temp": [40.0, 60.0], "precip": [0.0, 0.2], "start_time": HOURS[:2]}
+RIDDEN |= {"distance_in_metres": [5000.0] * 2, "ride_duration_in_secs": [600.0, 900.0]}
+SOLD = {"time": HOURS[:2], "category": ["Home", None], "price": [2.0, 3.0], "quantity": [4, 1]}
+JUMPED = {"last_time": HOURS[:2], "first_meter_reading": [3.0, 3.0], "last_meter_reading": [14.0, 9.0]}
+PAID = {"last_time": HOURS[:9], "card": ["9999"] * 9, "first_city": ["Ulm"] * 9, "last_city": ["Trier"] * 9}
+PAID |= {"first_time": HOURS[:9], "first_amount": [1.0] * 9, "last_amount": [2.0] * 9}
 
 
-def test_models_are_drawn_with_those_that_sell_best(lakehouse):
-    totals = pl.DataFrame({"model": ["", "Pro", "Air"], "quantity": [4, 9, -1], "purchases": [2, 3, 1]})
-    put(lakehouse, "model_totals", model_totals=totals.with_columns(latest=pl.lit(START)))
-    assert is_drawn(plot_models(lakehouse)["best_models"])
-
-
-def test_rides_in_the_weather_and_categories_are_drawn(lakehouse):
-    tables = {name: empty(build_job(JOBS[name]).main.schema) for name in ("ride_weather", "sales_with_products")}
-    rides = pl.DataFrame({"temp": [40.0, 60.0], "precip": [0.0, 0.2], "start_time": HOURS[:2]}).with_columns(
-        distance_in_metres=pl.lit(5000.0), ride_duration_in_secs=pl.Series([600.0, 900.0])
-    )
-    sales = pl.DataFrame({"time": HOURS[:2], "category": ["Home", None], "price": [2.0, 3.0], "quantity": [4, 1]})
-    for (name, table), rows in zip(tables.items(), (rides, sales), strict=True):
-        put(lakehouse, name, **{name: pl.concat([table, rows], how="diagonal")})
-    assert is_drawn(plot_ride_weather(lakehouse)["rides_in_weather"])
-    assert is_drawn(plot_categories(lakehouse)["categories"])
-
-
-def test_meters_that_jump_are_drawn(lakehouse):
-    jumps = pl.DataFrame({"ride_id": ["a", "b"], "last_time": HOURS[:2], "last_meter_reading": [14.0, 9.0]}).with_columns(
-        pattern=pl.lit("jump"), first_time=pl.col("last_time"), first_point_idx=pl.lit(3, pl.Int32),
-        last_point_idx=pl.lit(4, pl.Int32), first_meter_reading=pl.lit(3.0),
-    )  # fmt: skip
-    put(lakehouse, "ride_meter_jumps", ride_meter_jumps=jumps)
-    assert is_drawn(plot_meter_jumps(lakehouse)["jumps"])
-
-
-def test_cards_in_two_cities_are_drawn_and_no_card_is_named(lakehouse):
-    matches = pl.DataFrame({"last_time": HOURS[:9], "first_payment_id": [f"a{at}" for at in range(9)]}).with_columns(
-        card=pl.lit("9999"), pattern=pl.lit("two_cities"), first_time=pl.col("last_time"), first_city=pl.lit("Ulm"),
-        last_city=pl.lit("Trier"), first_amount=pl.lit(1.0), last_amount=pl.lit(2.0), first_merchant=pl.lit("kiosk"),
-        last_merchant=pl.lit("kiosk"), last_payment_id=pl.col("first_payment_id") + "b",
-    )  # fmt: skip
-    put(lakehouse, "card_in_two_cities", card_in_two_cities=matches)
-    drawn = plot_two_cities(lakehouse)["two_cities"]
-    assert is_drawn(drawn)
-    assert "9999" not in str(drawn.value).partition("base64")[0]
+@pytest.mark.parametrize(
+    ("job", "plot", "drawn", "tables"),
+    [
+        ("top_products", plot_products, "best_sold", {"sales_windows": WINDOWS, "top_products": RANKED}),
+        ("model_totals", plot_models, "best_models", {"model_totals": TOTALS}),
+        ("ride_weather", plot_ride_weather, "rides_in_weather", {"ride_weather": RIDDEN}),
+        ("sales_with_products", plot_categories, "categories", {"sales_with_products": SOLD}),
+        ("ride_meter_jumps", plot_meter_jumps, "jumps", {"ride_meter_jumps": JUMPED}),
+        ("card_in_two_cities", plot_two_cities, "two_cities", {"card_in_two_cities": PAID}),
+    ],
+)
+def test_a_table_is_drawn_and_no_card_is_named(lakehouse, job, plot, drawn, tables):
+    put(lakehouse, job, **{name: pl.DataFrame(rows) for name, rows in tables.items()})
+    shown = plot(lakehouse)[drawn]
+    assert is_drawn(shown)
+    assert "9999" not in str(shown.value).partition("base64")[0]
 
 
 @pytest.mark.parametrize(
