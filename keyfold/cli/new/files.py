@@ -144,6 +144,10 @@ def _written(kind: pa.DataType | None) -> tuple[str, str]:
     if kind is not None and pa.types.is_list(kind):
         written, value = _written(kind.value_type)
         return f"pa.list_({written})", f"[{value}]"
+    if kind is not None and pa.types.is_struct(kind):
+        inside = [(quoted(field.name), *_written(field.type)) for field in kind]
+        fields = ", ".join(f"({name}, {written})" for name, written, _ in inside)
+        return f"pa.struct([{fields}])", f"{{{', '.join(f'{name}: {value}' for name, _, value in inside)}}}"
     if kind is not None and pa.types.is_decimal(kind):
         return f"pa.decimal128({kind.precision}, {kind.scale})", "0"
     return _KINDS[kind]

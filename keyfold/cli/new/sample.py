@@ -55,8 +55,9 @@ class Column:
     @property
     def is_private(self) -> bool:
         """Whether it is proposed as private: by its name, or since nobody knows what JSON text will hold."""
-        spoken = words(self.raw)
-        return self.json or any(map(_PRIVATE.fullmatch, (*spoken, *map("_".join, pairwise(spoken)))))
+        spoken = [words(name) for name in (self.raw, *(field.name for field in fields_of(self.kind)))]
+        named = [one for each in spoken for one in (*each, *map("_".join, pairwise(each)))]
+        return self.json or any(map(_PRIVATE.fullmatch, named))
 
     @property
     def may_be_key(self) -> bool:
@@ -238,11 +239,28 @@ def _kind_of_texts(texts: pl.Series) -> pa.DataType:
 
 
 def _kind_of_lists(elements: pl.Series) -> pa.DataType | None:
-    """Return the type of lists of plain values; None for other lists."""
+    """Return the type of lists of plain values, or of objects; None for other lists."""
     if elements.dtype == pl.String:
         return pa.list_(pa.string())
     kind = None if elements.dtype.is_nested() or elements.dtype == pl.Null else _kind(elements)
-    return pa.list_(kind) if kind is not None else None
+    return _kind_of_objects(elements) if kind is None else pa.list_(kind)
+
+
+def _kind_of_objects(objects: pl.Series) -> pa.DataType | None:
+    """Return the type of lists of these objects; None if they differ, or have other than plain fields."""
+    if not isinstance(objects.dtype, pl.Struct) or not _has_fixed_fields(objects):
+        return None
+    kinds = {field.name: _kind(field) for field in objects.struct.unnest()}
+    if any(kind is None or pa.types.is_nested(kind) or not name.isidentifier() for name, kind in kinds.items()):
+        return None
+    return pa.list_(pa.struct(list(kinds.items())))
+
+
+def fields_of(kind: pa.DataType | None) -> list[pa.Field]:
+    """Return the fields of the objects in lists of a type; none if it is another type."""
+    if kind is None or not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type):
+        return []
+    return list(kind.value_type)
 
 
 def _iso_times(values: pl.Series) -> pl.Series:

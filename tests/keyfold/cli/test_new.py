@@ -152,7 +152,7 @@ def test_objects_become_columns_and_what_has_no_fixed_fields_private_json_text(t
         for index, moment in enumerate(times(4))
     ]
     expected = {
-        "at": TIME, "device_id": "string", "device_at_lat": "double", "list": "string",
+        "at": TIME, "device_id": "string", "device_at_lat": "double", "list": f"list<item: struct<v: double, when: {TIME}, email: string>>",
         "deep": "string", "various": "string", "tags": "list<item: string>", "open": "string", "odd": "string",
     }  # fmt: skip
     path = json_of(tmp_path, *rows)
@@ -163,6 +163,7 @@ def test_objects_become_columns_and_what_has_no_fixed_fields_private_json_text(t
     assert accepted(proposal, path) == 4
     stream = stream_of(stream_files("trips", proposal, "new"), "trips")
     (found,) = parse_file(stream, path, datetime.now(UTC))
+    assert [[one["v"] for one in each] for each in found.accepted["list"]] == [[1, 2.5], [2.5]] * 2
     assert [json.loads(text) for text in found.accepted["open"]] == [row["open"] for row in rows]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     assert kinds(propose(tmp_path / "a.parquet")) == expected
