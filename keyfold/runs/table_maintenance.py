@@ -17,7 +17,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.maintenance.one_table import remember_removals
-from keyfold.maintenance.recording import trim_log
+from keyfold.maintenance.recording import KEPT_VERSIONS, trim_log
 from keyfold.stream import Stream
 
 EVERY = 250
@@ -98,7 +98,7 @@ class TableMaintenance:
 
     def _maintain(self, table: MaintainedTable) -> None:
         maintain(self._lakehouse, table, RETENTION)
-        trim_log(self._lakehouse, table.name, table.path)
+        trim_log(self._lakehouse, table.name, table.path, KEPT_VERSIONS)
 
 
 def tables_of_job(lakehouse: Lakehouse, job: KeyedJob) -> list[MaintainedTable]:

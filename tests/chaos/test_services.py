@@ -6,14 +6,16 @@ from collections import Counter
 import pytest
 
 from spark_jobs.jobs.batched_enrichment.job import DEAD_LETTERS, NAME
+from spark_jobs.streams import RIDE_POINTS
 from tests.chaos.conftest import in_short
 from tests.chaos.launcher import Launcher
 from tests.chaos.story import TO_THE_END, WORK, Homes, expected, found
 from tests.hostile_server import ACTS, HostileServer
-from tests.spark_jobs.jobs.batched_enrichment.test_batched_enrichment_service import IDS, play_points, points
+from tests.spark_jobs.jobs.batched_enrichment.test_batched_enrichment_service import play_points, points
 
 PROMISE = "A service may be away, slow or hostile: each event has one outcome, in bounded time."
 
+IDS = list(RIDE_POINTS.event_id)
 SECONDS = 0.5
 """That one call may take."""
 

@@ -25,13 +25,14 @@ from tests.waiting import wait_until
 
 BATCHES = 60
 EVERY, VERSIONS, KEPT = 5, 10, 5
-maintained = partial(TableMaintenance, every=EVERY, versions=VERSIONS)
+maintained = partial(TableMaintenance, every=EVERY)
 SOON = timedelta(milliseconds=10)
 
 
 @pytest.fixture(autouse=True)
 def bounds_that_few_batches_reach(monkeypatch):
     monkeypatch.setattr("keyfold.maintenance.recording._MARGIN", timedelta(0))
+    monkeypatch.setattr("keyfold.runs.table_maintenance.KEPT_VERSIONS", VERSIONS)
 
 
 def test_of_ingest(lakehouse, tmp_path):
