@@ -16,8 +16,7 @@ from keyfold.operators.ordering import Ordered, in_order
 from keyfold.times import period_start, shifted
 from spark_jobs.jobs.anomaly_predictions.learning import Learned, complete_windows, every_interval
 from spark_jobs.jobs.anomaly_predictions.model_state import Kept
-from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
-from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, KeyRuns, key_runs
+from spark_jobs.jobs.anomaly_predictions.models.protocol import Floats, KeyRuns, Model, key_runs
 from spark_jobs.jobs.anomaly_predictions.tables import (
     ANOMALY_PREDICTION,
     LABELS,

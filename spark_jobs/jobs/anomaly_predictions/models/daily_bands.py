@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers
+from spark_jobs.jobs.anomaly_predictions.models.protocol import Floats, Integers
 
 VIEWS = ("stray", "lasting_stray", "lowest", "highest")
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.jobs.anomaly_predictions.models.protocol import Model, Scored
-from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers
+from spark_jobs.jobs.anomaly_predictions.models.protocol import Floats, Integers, Model, Scored
 
 _LEVEL_SHARE = 0.05
 """Weight of the newest value in the mean."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers
+from spark_jobs.jobs.anomaly_predictions.models.protocol import Floats, Integers
 
 LEVELS = 32
 PRIOR = 1.0

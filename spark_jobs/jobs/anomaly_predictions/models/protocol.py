@@ -21,9 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from keyfold.keyed.rows.codec import polars_schema
-from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers, key_runs
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 PREDICTION = pa.schema(
     [
@@ -104,17 +107,37 @@ class Model(ABC):
         values = np.split(np.clip(events["value"].to_numpy(), -WIDEST, WIDEST), runs.starts[1:])
         scored = [self.score(*of_key, learns=learns) for of_key in zip(rows, times, values, strict=True)]
         found = dict(zip(Scored._fields, map(np.concatenate, zip(*scored, strict=True)), strict=True))
-        known = models["events_learned"].to_numpy()[runs.model][runs.run] + (runs.rank if learns else 0)
-        predictions = pl.DataFrame({**found, "events_learned": known})
+        counts = runs.counts.tolist()
+        known = [row["events_learned"] + np.arange(count) * learns for row, count in zip(rows, counts, strict=True)]
+        predictions = pl.DataFrame({**found, "events_learned": np.concatenate(known)})
         predictions = predictions.with_columns(pl.col("expected", "low", "high").fill_nan(None))
         if not learns:
             return predictions, models
         place = np.arange(models.height)
         place[runs.model] = models.height + np.arange(len(rows))
-        for row, count in zip(rows, runs.counts.tolist(), strict=True):
+        for row, count in zip(rows, counts, strict=True):
             row["events_learned"] += count
         learned = [_column(name, kind, [row[name] for row in rows]) for name, kind in models.schema.items()]
         return predictions, pl.concat([models, pl.DataFrame(learned)])[place]
+
+
+class KeyRuns(NamedTuple):
+    """Runs of events, one per key: the row of the first event, the number of events, and the row of the key's model."""
+
+    starts: Integers
+    counts: Integers
+    model: Integers
+
+
+def key_runs(models: pl.DataFrame, events: pl.DataFrame) -> KeyRuns:
+    """Find the runs of `events` (sorted by key) and the model of each."""
+    lengths = events["key"].rle().struct.unnest()
+    counts = lengths["len"].to_numpy().astype(np.int64)
+    rows = models.select("key").with_row_index("row")
+    model = lengths.select(key="value").join(rows, on="key", how="left", maintain_order="left")["row"]
+    if model.null_count() or lengths["value"].n_unique() < lengths.height:
+        raise ValueError("every key of the events needs one model, and events must be sorted by key")
+    return KeyRuns(np.cumsum(counts) - counts, counts, model.to_numpy().astype(np.int64))
 
 
 def _values(column: pl.Series) -> Sequence[Any]:

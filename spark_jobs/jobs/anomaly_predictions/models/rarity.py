@@ -19,9 +19,8 @@ import pyarrow as pa
 from spark_jobs.jobs.anomaly_predictions.models import daily_bands, levels, return_periods
 from spark_jobs.jobs.anomaly_predictions.models.daily_bands import DailyBands
 from spark_jobs.jobs.anomaly_predictions.models.levels import Levels
-from spark_jobs.jobs.anomaly_predictions.models.protocol import Model, Scored
+from spark_jobs.jobs.anomaly_predictions.models.protocol import Floats, Integers, Model, Scored
 from spark_jobs.jobs.anomaly_predictions.models.return_periods import HORIZON, ReturnPeriods
-from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers
 
 HALF_AT = 3.5
 """Return period in days at which the score is one half."""

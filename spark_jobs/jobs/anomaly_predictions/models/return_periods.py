@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from spark_jobs.jobs.anomaly_predictions.models.daily_bands import VIEWS
-from spark_jobs.jobs.anomaly_predictions.models.runs import Floats, Integers
+from spark_jobs.jobs.anomaly_predictions.models.protocol import Floats, Integers
 
 HORIZON = 17_280
 """Number of events after which a surprise is forgotten at the earliest, since a metric may change for good."""
