@@ -1,6 +1,7 @@
 """Buffers against plain Python: which events leave together, by size and by age in either time."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -74,8 +75,9 @@ def test_the_same_events_leave_together_as_by_the_oracle_and_none_is_lost(
 
 @pytest.mark.parametrize("wait", ["wait", "processing_wait"])
 def test_the_rest_leaves_when_its_oldest_has_waited_and_not_a_microsecond_before(wait):
+    waits: Any = {wait: "10m"}
     for short, expected in ((timedelta(microseconds=1), 0), (timedelta(0), 1)):
-        harness, until = TestHarness(job_of(**{wait: "10m"})), 10 * MINUTE - short
+        harness, until = TestHarness(job_of(**waits)), 10 * MINUTE - short
         harness.batch(frame([("a", NOON, 1), ("a", NOON + MINUTE, 2)]), NOW)
         harness.batch(None, NOW + until, advance_to=NOON + until)
         assert harness.written["batches"].height == expected
