@@ -15,7 +15,8 @@ def great_circle_metres(latitude: pl.Expr, longitude: pl.Expr, to_latitude: pl.E
     return 2 * EARTH_RADIUS_IN_METRES * chord.sqrt().clip(upper_bound=1).arcsin()
 
 
-def leg_in_micrometres(latitude: pl.Expr, longitude: pl.Expr, to_latitude: pl.Expr, to_longitude: pl.Expr) -> pl.Expr:
-    """Return the distance in whole micrometres, so that sums do not depend on their order; 0 if a place is missing."""
-    metres = great_circle_metres(latitude, longitude, to_latitude, to_longitude)
+def leg_in_micrometres(latitude: str, longitude: str) -> pl.Expr:
+    """Return the whole micrometres from the row before, so that sums do not depend on their order; 0 if a place is missing."""
+    north, east = pl.col(latitude), pl.col(longitude)
+    metres = great_circle_metres(north.shift(), east.shift(), north, east)
     return (metres * 1e6).round().cast(pl.Int64, strict=False).fill_null(0)

@@ -96,7 +96,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
             "start_status": first("ride_status"),
             "end_status": last("ride_status"),
             "n_points": count(),
-            "distance": between(leg_in_micrometres(*(pl.col(axis).shift() for axis in _PLACE), *map(pl.col, _PLACE))),
+            "distance": between(leg_in_micrometres(*_PLACE)),
             "fare": last("meter_reading"),
             **{f"start_{axis}": first(axis) for axis in _PLACE},
         },

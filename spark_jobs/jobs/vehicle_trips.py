@@ -37,9 +37,6 @@ from spark_jobs.jobs.silence import SilentParameters
 from spark_jobs.streams import TELEMETRY
 
 _AXES = ("latitude", "longitude")
-_PLACE = ("latitude", "longitude", "time")
-_MOTION = ("speed", "time")
-
 _ITS_POINTS = "of its points and its arrival"
 
 VEHICLE_TRIP = pa.schema(
@@ -144,7 +141,7 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
             "end_time": last("time"),
             **{f"start_{axis}": first(axis) for axis in _AXES},
             **{f"end_{axis}": last(axis) for axis in _AXES},
-            "distance": between(leg_in_micrometres(*(pl.col(axis).shift() for axis in _AXES), *map(pl.col, _AXES))),
+            "distance": between(leg_in_micrometres(*_AXES)),
             "moving": between(pl.when(moves.shift()).then(took).otherwise(0)),
             "idle": between(pl.when(moves.shift()).then(0).otherwise(took)),
             "top_speed": max("speed"),
