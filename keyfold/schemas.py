@@ -21,7 +21,7 @@ def declared_schema(where: str, columns: Columns, never_null: Iterable[str] = ()
 
     Args:
         where: what the columns are of, for errors.
-        columns: the declaration.
+        columns: the declaration; in a list also pairs of a name and a type.
         never_null: columns of a dict that are never NULL, such as those of the key.
 
     Raises:
@@ -40,7 +40,7 @@ def declared_schema(where: str, columns: Columns, never_null: Iterable[str] = ()
             for name, kind in columns.items()
         ]
     else:
-        fields = list(columns)
+        fields = [_field(where, one) for one in columns]
     schema = pa.schema(fields)
     if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
         raise Misconfigured(f"{where}: {', '.join(twice)} is there twice")
@@ -82,6 +82,16 @@ def _remedy_of(kind: pa.DataType) -> str | None:
     if types.is_list(kind) or types.is_large_list(kind):
         return _remedy_of(kind.value_type)
     return next((remedy for is_kind, remedy in _NOT_IN_DELTA if is_kind(kind)), None)
+
+
+def _field(where: str, one: Any) -> pa.Field:
+    if isinstance(one, pa.Field):
+        return one
+    try:
+        name, kind = one
+    except (TypeError, ValueError):
+        raise Misconfigured(f"{where} has {one!r}; give column(name, type, meaning), or a name and a type") from None
+    return pa.field(name, arrow_type(kind, f"{where}: {name}"))
 
 
 def arrow_type(kind: object, where: str = "a column") -> pa.DataType:

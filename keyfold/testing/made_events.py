@@ -20,7 +20,7 @@ _MOST = 16
 def made_events(
     job: KeyedJob, sample: Mapping[str, pl.DataFrame], chance: random.Random
 ) -> dict[str, list[dict[str, object]]]:
-    """Return up to 16 events of each input, in the columns of its event table.
+    """Return up to 16 events of each table, by the first input that reads it, in the columns of the table.
 
     Args:
         job: the job.
@@ -31,7 +31,8 @@ def made_events(
         Misconfigured: a column has a type of which no values are made; give a sample.
     """
     made = {}
-    for name, one in job.inputs.items():
+    for name in dict.fromkeys(first_readers(job).values()):
+        one = job.inputs[name]
         count = chance.randint(0, _MOST)
         if name in sample:
             picked = [chance.randrange(sample[name].height) for _ in range(count)]
@@ -43,6 +44,12 @@ def made_events(
             rows = [{**row, INGESTED_AT: _NOON} for row in rows]
         made[name] = _valid(one.stream, rows)
     return made
+
+
+def first_readers(job: KeyedJob) -> dict[str, str]:
+    """Return for each input the first one that reads its table: a stream may be joined with itself."""
+    first = {one.table: name for name, one in reversed([*job.inputs.items()])}
+    return {name: first[one.table] for name, one in job.inputs.items()}
 
 
 _MADE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[random.Random], object]], ...] = (

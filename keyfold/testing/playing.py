@@ -8,7 +8,7 @@ from itertools import pairwise
 import polars as pl
 from polars.testing import assert_frame_equal
 
-from keyfold.keyed.calling.harness import TestHarness, in_one_frame
+from keyfold.keyed.calling.harness import TestHarness, in_one_frame, time_in
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.times import EPOCH
@@ -74,14 +74,15 @@ def slices(
     Yields:
         Each slice with its end, which determines its watermark; None for the last, whose newest event determines it.
     """
-    times = run[job.event_time]
+    time = pl.col(time_in(job.only_input, run))
+    times = run.select(time).to_series()
     inside = [cut for cut in sorted(set(cuts)) if (times < cut).any() and (times >= cut).any()]
     for since, until in pairwise([None, *inside, None]):
         is_in = pl.lit(value=True)
         if since is not None:
-            is_in &= pl.col(job.event_time) >= since
+            is_in &= time >= since
         if until is not None:
-            is_in &= pl.col(job.event_time) < until
+            is_in &= time < until
         yield run.filter(is_in), until
 
 

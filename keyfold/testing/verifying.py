@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import polars as pl
 from polars.testing import assert_frame_equal
 
-from keyfold.keyed.calling.harness import TestHarness, in_one_frame
+from keyfold.keyed.calling.harness import TestHarness, in_one_frame, time_in
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import PROCESSING_DEADLINE
@@ -25,7 +25,7 @@ from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import read_table
 from keyfold.runners import Runners
-from keyfold.testing.made_events import made_events
+from keyfold.testing.made_events import first_readers, made_events
 from keyfold.testing.playing import combined, restart
 
 Rows = Mapping[str, Sequence[Mapping[str, object]]]
@@ -107,7 +107,7 @@ _Play = Callable[[KeyedJob, TestHarness, Mapping[str, pl.DataFrame], datetime], 
 
 
 def _in_order(job: KeyedJob, harness: TestHarness, frames: Mapping[str, pl.DataFrame], now: datetime) -> None:
-    harness.batch({name: rows.sort(job.inputs[name].event_time) for name, rows in frames.items()}, now)
+    harness.batch({name: rows.sort(time_in(job.inputs[name], rows)) for name, rows in frames.items()}, now)
 
 
 def _shuffled(job: KeyedJob, harness: TestHarness, frames: Mapping[str, pl.DataFrame], now: datetime) -> None:
@@ -116,13 +116,13 @@ def _shuffled(job: KeyedJob, harness: TestHarness, frames: Mapping[str, pl.DataF
 
 
 def _in_slices(job: KeyedJob, harness: TestHarness, frames: Mapping[str, pl.DataFrame], now: datetime) -> None:
-    times = sorted({time for name, rows in frames.items() for time in rows[job.inputs[name].event_time]})
+    times = sorted({time for name, rows in frames.items() for time in rows[time_in(job.inputs[name], rows)]})
     # As the engine cuts them: not among late events.
     cuts = [time for time in times[1:] if time > harness.watermark]
     for since, until in pairwise([None, *cuts, None]):
         part = {}
         for name, rows in frames.items():
-            time = pl.col(job.inputs[name].event_time)
+            time = pl.col(time_in(job.inputs[name], rows))
             is_in = pl.lit(value=True) if since is None else time >= since
             part[name] = rows.filter(is_in if until is None else is_in & (time < until))
         harness.batch(part, now)
@@ -149,7 +149,8 @@ def _by_engine(job: KeyedJob, runs: Sequence[Mapping[str, pl.DataFrame]]) -> Tab
     with TemporaryDirectory() as folder:
         lakehouse, local = Lakehouse(folder), Runners("local")
         for frames in runs:
-            for name, rows in frames.items():
+            for name in set(first_readers(job).values()):
+                rows = frames[name]
                 place = lakehouse.events(job.inputs[name].stream.name)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 for part in (rows[::2], rows[1::2]):
@@ -179,7 +180,8 @@ def _difference(job: KeyedJob, runs: Sequence[Rows], way: str) -> str:
 
 def _frames(job: KeyedJob, run: Rows) -> dict[str, pl.DataFrame]:
     kinds = {name: pl.Schema(one.stream.event_schema) for name, one in job.inputs.items()}
-    return {name: pl.DataFrame(list(run.get(name, [])), schema=kind, orient="row") for name, kind in kinds.items()}
+    rows = {name: run.get(first, []) for name, first in first_readers(job).items()}
+    return {name: pl.DataFrame(list(rows[name]), schema=kind, orient="row") for name, kind in kinds.items()}
 
 
 def _smallest(found: Counterexample, job: KeyedJob) -> Counterexample:

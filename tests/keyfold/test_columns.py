@@ -1,6 +1,7 @@
 """A column says what it means once, and everybody reads it from there; a job whose columns have changed is refused."""
 
 import dataclasses
+from typing import Any, cast
 
 import polars as pl
 import pyarrow as pa
@@ -11,6 +12,7 @@ from keyfold.columns import column, describe, lineage_of, passed_on, unit_of
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.tables import Append
+from keyfold.schemas import declared_schema
 from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, totals, windows
 
 
@@ -33,6 +35,13 @@ def test_a_declared_column_is_the_field_that_it_says_whatever_is_told_of_it():
     assert declared == pa.field("c", pa.int32(), nullable=False)
     assert pa.schema([declared]) == pa.schema([pa.field("c", pa.int32(), nullable=False)])
     assert lineage_of(declared) == ("a", "b, with a comma")
+
+
+def test_columns_in_a_list_may_be_pairs_of_a_name_and_a_type_of_arrow_or_polars():
+    kinds = {"a": pl.Int64, "b": pa.string()}
+    assert declared_schema("t", cast(Any, [*kinds.items()])) == declared_schema("t", kinds)
+    with pytest.raises(KeyfoldError, match="t has 'a'; give column"):
+        declared_schema("t", cast(Any, ["a"]))
 
 
 def test_a_field_as_such_says_nothing():

@@ -6,11 +6,12 @@ import runpy
 import polars as pl
 import pytest
 
-from keyfold import STEP_DECIDES, KeyedJob, Step
+from keyfold import STEP_DECIDES, Input, KeyedJob, Step, Stream
+from keyfold.operators import interval_join
 from keyfold.testing import Counterexample, assert_one_answer, verify
 from keyfold.testing.made_events import made_events
 from spark_jobs.jobs.registry import JOBS
-from tests.keyfold.keyed.toy_jobs import TOTAL, totals
+from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, totals
 
 # Their answers come from a service, or from tables that made events do not fit.
 MADE = [name for name in JOBS if name not in ("batched_enrichment", "sales_with_products")]
@@ -68,3 +69,11 @@ def test_the_written_test_plays_the_same_events_on_the_job_of_the_project(tmp_pa
     runpy.run_path(str(path))["test_model_totals_gives_one_answer"]()
     assert played == [(JOBS["model_totals"], runs, "in any order")]
     assert_one_answer(*played[0])
+
+
+def test_a_stream_is_joined_with_itself():
+    stream = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), event_time="at")
+    shown = stream.derive(shown_at=pl.col("at"), shown=pl.col("clicks"))
+    right = Input(shown, "shown_at", columns=("user", "shown_at", "shown"), delay="5m")
+    job = interval_join("pairs", ("left", stream), ("right", right), "user", earliest="-10m", latest="10m")
+    assert verify(job, rounds=2) is None

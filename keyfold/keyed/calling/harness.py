@@ -185,8 +185,8 @@ def as_read(one: Input, events: pl.DataFrame) -> pl.DataFrame:
     """
     if one.condition is not None and set(one.condition.meta.root_names()) <= set(events.columns):
         events = events.filter(one.condition)
-    if one.event_time not in events.columns and one.time_from in events.columns:
-        events = events.with_columns(pl.col(one.time_from).alias(one.event_time))
+    if (time := time_in(one, events)) != one.event_time and time in events.columns:
+        events = events.with_columns(pl.col(time).alias(one.event_time))
     kinds = polars_schema(one.schema)
     made = {
         name: expression_of(how).cast(kinds[name])
@@ -206,11 +206,15 @@ def as_read(one: Input, events: pl.DataFrame) -> pl.DataFrame:
     return events.drop(surplus.intersection(events.columns))
 
 
+def time_in(one: Input, events: pl.DataFrame) -> str:
+    """Return the column with the event's time in a frame with the columns of an input, or with those of its event table."""
+    return one.event_time if one.event_time in events.columns else one.stored_time
+
+
 def _times(job: KeyedJob, name: str, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> pl.Series | None:
     """Return the event times of one input; None if it has no events."""
     if isinstance(events, pl.DataFrame):
         events = parted_by_input(job.inputs, events)
     if events is None or name not in events:
         return None
-    one, frame = job.inputs[name], events[name]
-    return frame[one.event_time if one.event_time in frame.columns else one.stored_time]
+    return events[name][time_in(job.inputs[name], events[name])]
