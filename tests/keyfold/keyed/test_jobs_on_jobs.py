@@ -129,7 +129,7 @@ def test_the_third_of_a_chain_runs_where_the_second_has_had_no_batch_yet(site):
 
 @examples(15)
 @given(
-    st.lists(st.lists(st.integers(0, 400), min_size=1, max_size=4), min_size=1, max_size=4),
+    st.lists(st.lists(st.integers(0, 400), min_size=1, max_size=4), min_size=1, max_size=3),
     st.lists(st.sampled_from(OF_A_BATCH), min_size=1, max_size=3, unique=True),
 )
 def test_a_consumer_that_runs_at_any_moment_of_its_producers_run_finds_no_row_late(
