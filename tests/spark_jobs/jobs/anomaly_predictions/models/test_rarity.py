@@ -113,6 +113,14 @@ def test_metrics_of_any_pace_are_judged(minutes):
     assert found == pytest.approx(days_to_score(since_it_began + 2016 * minutes / 1440))
 
 
+def test_a_late_value_is_judged_by_all_days_that_the_metric_is_known():
+    frame = events(np.random.default_rng(3).normal(100, 5, 9 * A_DAY))
+    late = frame[5 * A_DAY : 5 * A_DAY + 1].with_columns(value=pl.lit(300.0))
+    found = MODEL.predict(learned(frame)[1], late)["score"].item()
+    mean_days = (frame.height - 1) / A_DAY / frame.height
+    assert found == pytest.approx(days_to_score((frame.height + 2016) * mean_days))
+
+
 def test_a_value_on_a_level_that_was_never_there_alarms_though_it_lies_within_its_band():
     values = np.where(np.random.default_rng(2).random(14 * A_DAY) < 0.5, 10.0, 90.0)
     values[11 * A_DAY + 70] = 50.0

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from spark_jobs.jobs.anomaly_predictions.models.return_periods import (
     HEAD_START,
     HORIZON,
+    LATE,
     LONGEST_REST,
     REMEMBERED,
     UNTRAINED,
@@ -61,18 +62,22 @@ def test_periods_are_those_of_counting_however_the_surprises_are_split(drawn, lo
     assert largest.sizes == sorted(largest.sizes)
 
 
-def test_after_news_it_rests_but_for_what_is_twice_as_rare():
-    first, second = (ReturnPeriods({**UNTRAINED}) for _ in range(2))
+@pytest.mark.parametrize(
+    ("times_as_rare", "later", "is_news"),
+    [(1.9, 1, False), (1.9, LONGEST_REST - 1, False), (2.1, 1, True), (1.1, LONGEST_REST, True)],
+)
+def test_after_news_it_rests_but_for_what_is_twice_as_rare(times_as_rare, later, is_news):
+    # The first surprise of a metric comes once in all events.
+    rarity = LONG_KNOWN + later + HEAD_START
+    past = ReturnPeriods({**UNTRAINED, "news": rarity / times_as_rare, "news_number": LONG_KNOWN})
+    surprises = np.array([[5.0], *[[0.0]] * 4])
+    found = past.rarities(surprises, np.array([LONG_KNOWN + later]), np.array([HORIZON]), learns=True)
+    assert found.tolist() == [rarity if is_news else 0]
+    assert past.columns()["news"] == (rarity if is_news else rarity / times_as_rare)
 
-    def is_news(past, size, number):
-        """Of a surprise among eleven before it; the more of them it exceeds the rarer it is."""
-        surprises = np.array([[size], *[[0.0]] * 4])
-        return past.rarities(surprises, np.array([number]), np.array([HORIZON]), learns=True).item() > 0
 
-    for past in (first, second):
-        assert is_news(past, 5.0, LONG_KNOWN)
-    assert not is_news(first, 5.0, LONG_KNOWN + LONGEST_REST - 1)
-    assert is_news(first, 6.0, LONG_KNOWN + 2 * LONGEST_REST)
-    for number in (1, 2):
-        assert not is_news(second, 5.0, LONG_KNOWN + number)
-    assert not is_news(second, 6.0, LONG_KNOWN + 3), "it comes as seldom as the first did, and not half as often"
+def test_what_is_less_rare_than_one_of_the_last_events_is_no_news():
+    past = ReturnPeriods({**UNTRAINED, "peak": [1e9], "peak_number": [LONG_KNOWN - LATE]})
+    surprises = np.array([[5.0, 6.0], *[[0.0, 0.0]] * 4])
+    numbers = np.array([LONG_KNOWN, LONG_KNOWN + 1])
+    assert (past.rarities(surprises, numbers, np.full(2, HORIZON), learns=False) > 0).tolist() == [False, True]
