@@ -113,6 +113,20 @@ def test_metrics_of_any_pace_are_judged(minutes):
     assert found == pytest.approx(days_to_score(since_it_began + 2016 * minutes / 1440))
 
 
+def test_in_a_shift_each_value_is_predicted_without_learning_as_it_is_before_it_is_learned():
+    values = daily(21, noise=4.0)
+    values[15 * A_DAY : 16 * A_DAY] += 9
+    frame = events(values)
+    _, models = learned(frame[: 15 * A_DAY])
+    scored = 0
+    for row in range(15 * A_DAY, 15 * A_DAY + 100):
+        frozen = MODEL.predict(models, frame[row : row + 1])
+        alone, models = MODEL.predict_then_learn(models, frame[row : row + 1])
+        assert frozen.equals(alone)
+        scored += frozen["score"].item() > 0
+    assert scored
+
+
 def test_a_late_value_is_judged_by_all_days_that_the_metric_is_known():
     frame = events(np.random.default_rng(3).normal(100, 5, 9 * A_DAY))
     late = frame[5 * A_DAY : 5 * A_DAY + 1].with_columns(value=pl.lit(300.0))
