@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise, permutations
 from typing import Any
@@ -27,6 +28,7 @@ CLICKS = Stream(
 )
 # No click of the histories is later than this behind the newest one.
 IN_TIME = Input(CLICKS, delay="6h")
+TWICE = CLICKS.derive(twice=pl.col("cents") * 2)
 COUNTED = {"clicks": count(), "cents": sum_of("cents")}
 HOURS = windows("hours", IN_TIME, COUNTED, key="user", length="1h")
 UPSERTED = windows(
@@ -51,7 +53,7 @@ MORE = pl.col("clicks") - pl.col("clicks_before").fill_null(0)
 JOBS = {
     job.name: job
     for job in (
-        totals("people", IN_TIME, COUNTED, key="user"),
+        totals("people", replace(IN_TIME, source=TWICE), {"clicks": count(), "cents": sum_of("twice")}, key="user"),
         HOURS,
         UPSERTED,
         sessions("visits", IN_TIME, COUNTED, key="user", gap="90m"),
@@ -79,7 +81,7 @@ def expected(clicks: Mapping[int, Click]) -> dict[str, Rows]:
     users = {user: sorted(rows) for user, rows in of_user.items()}
     return {
         "events.clicks": [(number, *click) for number, click in clicks.items()],
-        "people": [(user, *_counted(rows)) for user, rows in users.items()],
+        "people": [(user, len(rows), 2 * _counted(rows)[1]) for user, rows in users.items()],
         "hours": _by_start(users, lambda at: [_hour(at)]),
         "upserted": _by_start(users, lambda at: [_hour(at), _hour(at) - timedelta(hours=1)]),
         "visits": [(user, rows[0][0], *_counted(rows)) for user, all_ in users.items() for rows in _visits(all_)],

@@ -16,7 +16,7 @@ from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock
 from keyfold.keyed.rows.codec import conform, empty, polars_schema, with_plain_floats
 from keyfold.keyed.rows.response_cache import ResponseCache, ResponsesInMemory
 from keyfold.stream import INGESTED_AT
-from keyfold.stream.refined import expression_of, roots_of
+from keyfold.stream.refined import expression_of
 from keyfold.times import BEGINNING, EPOCH, in_utc
 
 
@@ -188,22 +188,30 @@ def as_read(one: Input, events: pl.DataFrame) -> pl.DataFrame:
     if (time := time_in(one, events)) != one.event_time and time in events.columns:
         events = events.with_columns(pl.col(time).alias(one.event_time))
     kinds = polars_schema(one.schema)
-    made = {
-        name: expression_of(how).cast(kinds[name])
-        for name, how in one.derived.items()
-        if name not in events.columns and set(roots_of(how)) <= set(events.columns)
-    }
-    events = events.with_columns(**made)
+    events = _with_columns(events, {name: expression_of(how) for name, how in one.derived.items()}, kinds)
     if one.exploded is not None and events.schema.get(column := one.exploded.column) != kinds[column]:
         events = one.exploded.copies_of(events).with_columns(pl.col(column).cast(kinds[column]))
+    events = _with_columns(events, one.computed, kinds)
     if INGESTED_AT in one.schema.names and INGESTED_AT not in events.columns and one.event_time in events.columns:
         events = events.with_columns(pl.col(one.event_time).alias(INGESTED_AT))
     if lacking := [name for name in one.schema.names if name not in events.columns]:
         raise Misconfigured(
             f"the events of {one.stream.name} lack {', '.join(lacking)}; the job reads {', '.join(one.schema.names)}"
         )
-    surplus = set(one.stream.event_schema.names).difference(one.schema.names)
+    surplus = {*one.stream.event_schema.names, *one.derived}.difference(one.schema.names)
     return events.drop(surplus.intersection(events.columns))
+
+
+def _with_columns(
+    events: pl.DataFrame, columns: Mapping[str, pl.Expr], kinds: Mapping[str, pl.DataType]
+) -> pl.DataFrame:
+    """Add the columns that the events do not have yet, as far as they have what these are computed of."""
+    made = {
+        name: how.cast(kinds[name]) if name in kinds else how
+        for name, how in columns.items()
+        if not (name in events.columns and name in kinds) and set(how.meta.root_names()) <= set(events.columns)
+    }
+    return events.with_columns(**made)
 
 
 def time_in(one: Input, events: pl.DataFrame) -> str:

@@ -57,7 +57,7 @@ def _input(one: Input, inputs: int) -> dict[str, Any]:
         "at": f"{one.event_time} from {one.time_from}" if one.time_from else one.event_time,
         "delay": one.watermark_delay.total_seconds(),
         "final_at": str(one.is_late_at),
-        "derive": {name: str(how) for name, how in one.derived.items()},
+        "derive": {name: str(how) for name, how in {**one.derived, **one.computed}.items()},
         "explode": str(one.exploded),
         "where": str(one.condition),
         "combines": one.combine is not None,

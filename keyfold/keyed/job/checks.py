@@ -72,7 +72,9 @@ def check_inputs(job: str, key: tuple[str, ...], inputs: Mapping[str, Input]) ->
 
 
 def _check_input(at: str, key: tuple[str, ...], one: Input, *, is_only: bool) -> None:
-    for what, needed in (("key", key), ("at", (one.event_time,)), ("derive", one.derived)):
+    # Operators compute columns of those that are derived, and need not keep these.
+    derived = () if one.computed else one.derived
+    for what, needed in (("key", key), ("at", (one.event_time,)), ("derive", derived)):
         for column_ in needed:
             field_of(f"{at}: {what}", column_, one.schema)
     if one.event_time in one.derived:

@@ -98,6 +98,7 @@ class Input:
             combines events.
         time_from: another column of the table whose values replace those of `at`. With `ingested_at`, the input goes by
             arrival (the parameter `time`).
+        computed: columns that an operator computes for itself, of what is stored, derived and exploded.
 
     Example:
         >>> time = pa.timestamp("us", tz="UTC")
@@ -117,6 +118,7 @@ class Input:
     combine: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     events: pl.Expr = field(default_factory=pl.len)
     time_from: str = ""
+    computed: Mapping[str, pl.Expr] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.stream, Stream | JobTable):
@@ -162,9 +164,18 @@ class Input:
         """The column of the key of which an event may have several values."""
         return self.refined.exploded
 
-    def with_derived(self, columns: Mapping[str, Derived]) -> "Input":
-        """Return the input with further derived columns."""
-        return replace(self, source=replace(self.refined, derived={**self.derived, **columns}))
+    def with_computed(self, columns: Mapping[str, pl.Expr]) -> "Input":
+        """Return the input with further columns, which are computed of those of the refined stream."""
+        return replace(self, computed={**self.computed, **columns})
+
+    @property
+    def roots(self) -> set[str]:
+        """The columns of the table that others are computed of."""
+        derived, computed = (
+            {root for how in columns.values() for root in roots_of(how)} for columns in (self.derived, self.computed)
+        )
+        of_lists = set() if self.exploded is None else set(self.exploded.values.meta.root_names())
+        return derived | of_lists | computed.difference(self.refined.made)
 
     @property
     def event_time(self) -> str:

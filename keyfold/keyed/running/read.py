@@ -27,7 +27,7 @@ from keyfold.lakehouse.reading import scan_rows
 from keyfold.privacy import describe_error, errors_without_values
 from keyfold.runners.runner import OnBatches
 from keyfold.storage.place import Place
-from keyfold.stream.refined import expression_of, roots_of
+from keyfold.stream.refined import expression_of
 from keyfold.times import micros
 
 SPLITS = 64
@@ -171,12 +171,10 @@ def _reader(
     derived = {column: expression_of(how) for column, how in declared.derived.items()}
     explode = declared.exploded
     # Columns that are not stored, and below the stored ones that they are computed from.
-    made = set(derived) | ({explode.column} if explode is not None else set())
+    made = {*derived, *declared.computed, *([explode.column] if explode is not None else [])}
     stored = {column: kind for column, kind in wanted.items() if column not in made}
-    roots = {root for how in declared.derived.values() for root in roots_of(how)}
-    remedy = ""
+    roots, remedy = declared.roots, ""
     if explode is not None:
-        roots.update(explode.values.meta.root_names())
         remedy = f", or give `explode` the key of an event without a {explode.column} (`otherwise`)"
     names = [*stored, *sorted(roots - stored.keys())]
     never_null = list(dict.fromkeys([*job.key, declared.event_time]))
@@ -186,6 +184,8 @@ def _reader(
             frame = frame.with_columns(**derived)
         if explode is not None:
             frame = explode.copies_of(frame)
+        if declared.computed:
+            frame = frame.with_columns(**declared.computed)
         return frame.select(
             pl.col(name) if frame.schema[name] == kind else pl.col(name).cast(kind) for name, kind in wanted.items()
         )

@@ -173,12 +173,8 @@ def counting_job(
         combine: as of `Input`.
         settings: other arguments of `KeyedJob`.
     """
-    if lost := [one for one in source.derived if one not in columns.names]:
-        raise Misconfigured(
-            f"job {name}: {lost[0]} of derive is no column of the key or of `by`; give its expression where it is used"
-        )
     one = replace(
-        source.with_derived(derive),
+        source.with_computed(derive),
         columns=columns,
         combine=combine,
         events=pl.col(counted).sum(),

@@ -241,4 +241,5 @@ def _in_windows(source: Input, columns: pa.Schema, window: WindowShape) -> Input
     if window.overlaps:
         starts = period_starts(time, window.length, window.every)
         return replace(source, source=source.refined.explode(WINDOW_START, starts), columns=columns)
-    return replace(source.with_derived({WINDOW_START: period_start(time, window.length)}), columns=columns)
+    derived = source.refined.derive(**{WINDOW_START: period_start(time, window.length)})
+    return replace(source, source=derived, columns=columns)

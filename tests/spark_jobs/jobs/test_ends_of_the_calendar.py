@@ -65,8 +65,8 @@ def some_events(job, times):
     )
     made = {
         name: how
-        for name, how in next(iter(job.inputs.values())).derived.items()
-        if isinstance(how, pl.Expr) and name in ("window_start", "n_events")
+        for name, how in {**job.only_input.derived, **job.only_input.computed}.items()
+        if name in ("window_start", "n_events")
     }
     return events.with_columns(**made).select(
         pl.col(name).cast(kind) for name, kind in polars_schema(job.columns).items()

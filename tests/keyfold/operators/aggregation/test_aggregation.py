@@ -346,7 +346,6 @@ POINTS_OF_ALL = {"x": sum("points"), "points": max("points")}
 TO_FLOAT = {"output": pa.schema([WHO, ("sum", pa.float64())])}
 LISTED = SCORED.stream.derive(all=pl.col("team").str.split(" "))
 TAKEN = {"source": SCORED.stream.derive(x_n=pl.col("points")), "of": {"x": mean("points")}}
-MANY = {"source": SCORED.stream.derive(many=pl.col("points") > 3), "of": {"n": max("many")}}
 UNTIL = {"of": {"n": count()}, "until": pl.lit(value=False), "silence": "1m", "closed_for": "1m"}
 NO_MOST = "allowed_lateness is 0:00:01; it is longer than nothing, and without most"
 REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
@@ -371,7 +370,6 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (sessions_until, UNTIL, r"sessions need one count, and one first\('moment'\)"),
     (sessions, {"gap": timedelta(0)}, "gap is 0:00:00"),
     (totals, {"output": [POINTS]}, "output: there is no column who; there are points"),
-    (totals, MANY, "many of derive is no column of the key or of `by`; give its expression"),
     (totals, {"of": {"sum": sum("points")}, **TO_FLOAT}, "sum is a sum of Int64, and double"),
     (sessions, {"gap": "1m", "allowed_lateness": "1h"}, "sessions have no allowed_lateness, since .* longer delay"),
     (first_rows, {"expires": "0s"}, "expires is 0:00:00"),
