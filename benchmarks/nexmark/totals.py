@@ -77,5 +77,5 @@ _Q17 = totals(
     output=pa.schema([*whole("auction"), _DAY, *whole(*_SUMS, "bids"), required("average", pa.float64())]),
 )
 _Q18 = last_rows("q18", BIDS, key=("bidder", "auction"))
-_Q19 = top_rows("q19", BIDS, 10, highest="price", ties=(TIME, "bidder"), key="auction")
+_Q19 = top_rows("q19", BIDS, n=10, highest="price", ties=(TIME, "bidder"), key="auction")
 JOBS = {15: (_Q15,), 16: (_Q16,), 17: (_Q17,), 18: (_Q18,), 19: (_Q19,)}

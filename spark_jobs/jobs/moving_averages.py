@@ -62,13 +62,13 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
     return last_n(
         "moving_averages",
         Input(WEATHER, columns=("station_id", "time", *columns)),
-        parameters.n_readings,
         {
             "start_time": first("time"),
             "end_time": last("time"),
             **{f"{name}_avg": mean(name) for name in columns},
             "n_readings": count(),
         },
+        n=parameters.n_readings,
         key="station_id",
         output=rows,
         silence=Timeout(parameters.timeout, parameters.timeout_in),

@@ -74,8 +74,8 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
     return top_of_windows(
         "top_products",
         SALES,
-        parameters.k,
         {"quantity": sum("quantity"), "revenue": sum(_REVENUE, REVENUE)},
+        n=parameters.k,
         by="item",
         highest="quantity",
         length=parameters.window,

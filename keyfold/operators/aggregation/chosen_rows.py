@@ -28,8 +28,8 @@ RANK = "rank"
 def top_rows(
     name: str,
     source: Source,
-    n: int,
     *,
+    n: int,
     highest: str,
     ties: tuple[str, ...] = (),
     key: str | Sequence[str],
@@ -62,7 +62,7 @@ def top_rows(
         >>> fields = ("game", pa.string()), ("at", pa.timestamp("us", "UTC")), ("score", pa.int64())
         >>> score = pa.schema([pa.field(one, kind, nullable=False) for one, kind in fields])
         >>> job = top_rows(
-        ...     "best_scores", Input(Stream("scores", score, event_time="at"), columns=score), 2, highest="score", key="game",
+        ...     "best_scores", Input(Stream("scores", score, event_time="at"), columns=score), n=2, highest="score", key="game",
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
         >>> played = pl.DataFrame({"game": ["go"] * 3, "at": [noon] * 3, "score": [7, 9, 8]})

@@ -38,9 +38,9 @@ _AT_ONCE = 1_000_000
 def last_n(
     name: str,
     source: Source,
-    n: int,
     of: Mapping[str, Aggregate],
     *,
+    n: int,
     key: str | Sequence[str],
     silence: Silence,
     from_n: int | None = None,
@@ -89,7 +89,7 @@ def last_n(
         >>> user, at = required("user", pa.string(), "Who"), required("at", TIMESTAMP, "When")
         >>> payments = Stream("payments", pa.schema([user, at, ("amount", pa.float64())]), event_time="at")
         >>> paid = Input(payments, columns=("user", "at", "amount"))
-        >>> job = last_n("means", paid, 2, {"mean": mean("amount")}, key="user", silence="1h")
+        >>> job = last_n("means", paid, {"mean": mean("amount")}, n=2, key="user", silence="1h")
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
         >>> times = [noon + timedelta(minutes=minutes) for minutes in (20, 0, 40)]
         >>> came = pl.DataFrame({"user": ["ann"] * 3, "at": times, "amount": [2.0, 1.0, 6.0]})

@@ -29,9 +29,9 @@ START, END, IS_OPEN, GROUPS = "window_start", "window_end", "is_open", "n_groups
 def top_of_windows(
     name: str,
     source: Source,
-    n: int,
     of: Mapping[str, Aggregate],
     *,
+    n: int,
     by: str | Sequence[str],
     highest: str,
     length: timedelta | str,
@@ -75,7 +75,7 @@ def top_of_windows(
         >>> from keyfold.operators import sum
         >>> sale = pa.schema([("item", pa.string()), pa.field("at", TIMESTAMP, nullable=False), ("pieces", pa.int64())])
         >>> job = top_of_windows(
-        ...     "best", Stream("sales", sale, event_time="at"), 1, {"pieces": sum("pieces")},
+        ...     "best", Stream("sales", sale, event_time="at"), {"pieces": sum("pieces")}, n=1,
         ...     by="item", highest="pieces", length="1h",
         ... )
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -219,7 +219,7 @@ def test_sessions_are_those_of_plain_python(runs, cuts, parts):
 @examples(40)
 @given(RUNS, CUTS, PARTS, st.integers(1, 3))
 def test_the_highest_rows_are_ranked_and_only_those_that_change_are_written(runs, cuts, parts, n):
-    job = top_rows("best", SCORED, n, highest="points", ties=("moment",), key="who")
+    job = top_rows("best", SCORED, n=n, highest="points", ties=("moment",), key="who")
     harness = play(job, map(goals, runs), None, parts, cuts)
     query = """SELECT who, moment, team, points, row_number() OVER (PARTITION BY who ORDER BY points DESC, moment, team) AS rank
         FROM goals QUALIFY rank <= $n"""

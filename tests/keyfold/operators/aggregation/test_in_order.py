@@ -44,7 +44,7 @@ IN_ORDER = {
     "sessions_while": op.sessions_while(
         "j", AT_ONCE, COUNTED, while_=pl.col("level") > 0, pause=PAUSE, between=NUMBERS, **LEVEL
     ),
-    "last_n": op.last_n("j", AT_ONCE, 3, {"n": op.count()}, from_n=1, sessions=NUMBERS, **LEVEL),
+    "last_n": op.last_n("j", AT_ONCE, {"n": op.count()}, n=3, from_n=1, sessions=NUMBERS, **LEVEL),
     "alert": op.alert("j", AT_ONCE, {"HIGH": HIGH}, output=table("level", "change"), key=KEYS),
     "running": op.running("j", AT_ONCE, {"n": op.count()}, output=table("n"), key=KEYS),
 }

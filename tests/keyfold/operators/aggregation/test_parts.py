@@ -231,7 +231,7 @@ HAVE = {
     "totals": (lambda of, _: totals("w", FACTS, of, key="room"), NEWEST, IN_PARTS),
     "top_of_windows": (
         lambda of, output: top_of_windows(
-            "w", FACTS, 1, of, by="room", highest="n", length="1d", output=output, counted="n",
+            "w", FACTS, of, n=1, by="room", highest="n", length="1d", output=output, counted="n",
             whole=Append(pa.schema([N]), name="all", events=COUNTED),
         ),
         NEWEST,
@@ -239,7 +239,7 @@ HAVE = {
     ),
     "last_n": (
         lambda of, _: last_n(
-            "w", FACTS, 50, of, key="room", silence=SILENCE, from_n=1,
+            "w", FACTS, of, n=50, key="room", silence=SILENCE, from_n=1,
             sessions=Append(pa.schema([ROOM, N]), name="ended", events=COUNTED),
         ),
         {},
