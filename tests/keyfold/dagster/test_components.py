@@ -143,3 +143,10 @@ def test_a_wrong_attribute_is_told_with_its_place(changes, message):
     stream = components.Stream(name="s", group=None, columns=columns, event_time="at").declared()
     with pytest.raises(KeyfoldError, match=message):
         components.keyfold_assets(jobs=[job.declared(lambda _: stream)], translator=job._translator())
+
+
+def test_no_default_comes_from_a_factory_which_the_oldest_dagster_of_the_range_refuses():
+    types = [one for one in vars(components).values() if isinstance(one, type) and issubclass(one, dg.Component)]
+    fields = [(one, name, field) for one in types for name, field in getattr(one, "model_fields", {}).items()]
+    assert fields
+    assert [(one, name) for one, name, field in fields if field.default_factory is not None] == []
