@@ -68,7 +68,7 @@ class _Described(dg.Component, dg.Model, dg.Resolvable):
     name: str = Field(description="The name, of which those of tables and assets are made.")
     description: str = ""
     group: str | None = Field(None, description="The asset group.")
-    owners: list[str] = Field([], description="People or teams, in Dagster's notation.")
+    owners: list[str] = Field(default=[], description="People or teams, in Dagster's notation.")
 
     def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
         """Return the spec of an asset; extend the component and override this to change anything but its key."""
@@ -90,8 +90,8 @@ class Stream(_Described):
 
     columns: list[Column] = Field(description="The columns of an event.")
     event_time: str = Field(description="The column with the event's time.")
-    event_id: list[str] = Field([], description="Columns that together identify an event.")
-    private: list[str] = Field([], description="Columns with personal values.")
+    event_id: list[str] = Field(default=[], description="Columns that together identify an event.")
+    private: list[str] = Field(default=[], description="Columns with personal values.")
 
     def declared(self) -> streams.Stream:
         """Return the stream."""
@@ -124,20 +124,20 @@ class KeyedJob(_Described):
     ]  # fmt: skip
     key: list[str] | str = Field("", description="Columns of the key; none for operators that take no key.")
     aggregates: dict[str, str] = Field(
-        {},
+        default={},
         description="Aggregates by column: count, sum(cents), mean(price * 2), count(page IS NOT NULL); in SQL of Polars.",
     )
     arguments: dict[str, Any] = Field(
-        {},
+        default={},
         description="Other arguments of the operator and of keyfold.KeyedJob (keyfold.dagster.arguments says how in YAML).",
     )
     delay: str = Field("0s", description="How long an event may come out of order.")
     input: dict[str, Any] = Field(
-        {},
+        default={},
         description="Other arguments of keyfold.Input, such as idle_timeout: 1h, and where: cents > 0, derive or explode.",
     )
     checks: dict[str, dict[str, Any]] = Field(
-        {}, description="Expectations of Great Expectations on the table, by check."
+        default={}, description="Expectations of Great Expectations on the table, by check."
     )
     freshness: Freshness | None = Field(None, description="How old the table may become.")
 
