@@ -46,11 +46,7 @@ def add(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
 
 def accounts(numbers: np.ndarray) -> pl.Series:
     """The accounts with the given numbers: 64 random-looking bits as text."""
-    mixed = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    # The mixer of splitmix64 (Steele, Lea and Flood 2014) is one-to-one: different numbers have different accounts.
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return pl.Series("account", mixed ^ (mixed >> np.uint64(31))).cast(pl.String)
+    return pl.Series("account", numbers).hash(seed=1).cast(pl.String)
 
 
 def first_state(first: int, last: int) -> pl.DataFrame:

@@ -7,23 +7,21 @@ run's fixed costs (starting a stream, planning) are in both times and cancel out
 import itertools
 import sys
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from benchmarks.runs import START, by_turns, ride_points, runners_and_folder
 from keyfold import Lakehouse, build_job
 from keyfold.keyed.runner import run_job
 from keyfold.runners import Runners
+from keyfold.times import micros
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.streams import RIDE_POINTS, SALES, WEATHER
+from spark_jobs.streams import RIDE_POINTS, SALES
 
 SMALL, LARGE, REPEAT = 2_000_000, 8_000_000, 2
-_MICROS = 1_000_000
 _STORES = "org.apache.spark.sql.execution.streaming.state"
 
 NATIVE = {
@@ -32,14 +30,6 @@ NATIVE = {
         SELECT ride_id, min(timestamp) AS start_time, max(timestamp) AS end_time, count(*) AS n_points,
             max(meter_reading) AS fare, min_by(ride_status, timestamp) AS start_status,
             max_by(ride_status, timestamp) AS end_status FROM events GROUP BY ride_id""",
-    "moving_averages": """
-        SELECT * FROM (SELECT station_id, min(time) OVER w AS start_time, time AS end_time,
-            avg(pressure) OVER w AS pressure_avg, avg(temp) OVER w AS temp_avg, count(*) OVER w AS n_readings
-            FROM events WINDOW w AS (PARTITION BY station_id ORDER BY time ROWS 9 PRECEDING)) WHERE n_readings = 10""",
-    "top_products": """
-        SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY hour ORDER BY quantity DESC, item) AS rank
-            FROM (SELECT date_trunc('HOUR', time) AS hour, item, sum(quantity) AS quantity,
-                sum(quantity * price) AS revenue FROM events GROUP BY 1, 2)) WHERE rank <= 10""",
     "purchase_totals": """
         SELECT item, quantity AS delta_quantity, time AS event_time,
             sum(quantity) OVER w AS cumulative_quantity, sort_array(collect_set(model) OVER w) AS models
@@ -53,39 +43,25 @@ NATIVE = {
 }
 
 
-def weather(rows: int) -> pl.DataFrame:
-    rng = np.random.default_rng(0)
-    stations = 500
-    hour = np.arange(rows) // stations
-    values = {field.name: rng.normal(50, 10, rows) for field in WEATHER.schema if field.type == pa.float64()}
-    times = pl.Series(hour * 3600 * _MICROS + _micros(START)).cast(pl.Datetime("us", "UTC"))
-    ids = pl.Series([f"station-{number:03}" for number in range(stations)]).gather(np.arange(rows) % stations)
-    frame = pl.DataFrame({"station_id": ids, "time": times, **values})
-    return frame.with_columns(location=pl.lit(None, pl.String))
-
-
 def sales(rows: int) -> pl.DataFrame:
     rng = np.random.default_rng(0)
     item = rng.zipf(1.3, rows) % 3_000
     seconds = np.sort(rng.integers(0, 60 * 86_400, rows))
     price = np.round(rng.uniform(1, 50, 3_000), 2)
+    times = pl.Series(seconds * 1_000_000 + micros(START)).cast(pl.Datetime("us", "UTC"))
     models = pl.Series([[f"model {number}"] for number in range(4)])
     return pl.DataFrame(
         {
             "item": pl.Series([f"item-{number:04}" for number in range(3_000)]).gather(item),
             "quantity": rng.integers(-1, 12, rows),
             "models": models.gather(item % 4),
-            "time": pl.Series(seconds * _MICROS + _micros(START)).cast(pl.Datetime("us", "UTC")),
+            "time": times,
             "price": price[item],
         }
     ).with_columns(pl.lit(None, pl.String).alias(name) for name in ("invoice", "customer", "country"))
 
 
-MADE: dict[str, Callable[[int], pl.DataFrame]] = {
-    WEATHER.name: weather,
-    SALES.name: sales,
-    RIDE_POINTS.name: ride_points,
-}
+MADE: dict[str, Callable[[int], pl.DataFrame]] = {SALES.name: sales, RIDE_POINTS.name: ride_points}
 
 
 def main() -> None:
@@ -147,10 +123,6 @@ def measure(spark: Runners, folder: Path, name: str, rows: int) -> dict[str, flo
     if name == "ride_summaries":
         contestants["Spark's streaming aggregation"] = streaming
     return {one: figures.best for one, figures in by_turns(contestants, folder, REPEAT).items()}
-
-
-def _micros(moment: datetime) -> int:
-    return int(moment.timestamp()) * _MICROS
 
 
 if __name__ == "__main__":

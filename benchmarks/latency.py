@@ -1,11 +1,10 @@
-"""`python -m benchmarks.latency [--seconds N]`: the time from a landed file to the committed rows of a job, in continuous mode.
+"""`python -m benchmarks.latency`: the time from a landed file to the committed rows of a job, in continuous mode.
 
 Real processes are measured: `keyfold ingest ride_points --continuous` and `keyfold run event_index --continuous`. Every file has one
 ride, so that a row tells its file. The measurement does not disturb them: at the end, the modification time of the log entry that
 names a row's data file says when the row was committed. The benchmark fails unless every event has exactly one row.
 """
 
-import argparse
 import json
 import signal
 import subprocess
@@ -20,26 +19,22 @@ import numpy as np
 import polars as pl
 
 from benchmarks.runs import START
-from benchmarks.usage import processor_seconds
 from keyfold import Lakehouse
 from spark_jobs.simulation import ride_points_table
 
 _KEYFOLD = Path(sys.executable).with_name("keyfold")
+SECONDS, EVERY, EVENTS = 60, 0.25, 250
+"""How long files land, the seconds between two, and the events of each."""
 _COLD = 20
 """Files at the beginning that do not count."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--every", type=float, default=0.25, help="seconds between files")
-    parser.add_argument("--events", type=int, default=250, help="events of a file")
-    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="keyfold-latency-") as folder:
-        measure(Path(folder), arguments.seconds, arguments.every, arguments.events)
+        measure(Path(folder))
 
 
-def measure(folder: Path, seconds: float, every: float, events: int) -> None:
+def measure(folder: Path) -> None:
     """Land files at a steady pace while both processes run, and print how long their rows took."""
     lakehouse, staged = Lakehouse(folder / "home"), folder / "staged"
     landing = Path(str(lakehouse.landing("ride_points")))
@@ -50,7 +45,7 @@ def measure(folder: Path, seconds: float, every: float, events: int) -> None:
     def land() -> None:
         start = START + len(landed) * timedelta(hours=1)
         ride = f"ride-{len(landed):06}"
-        points = ride_points_table(1, events, seed=len(landed), start=start).with_columns(ride_id=pl.lit(ride))
+        points = ride_points_table(1, EVENTS, seed=len(landed), start=start).with_columns(ride_id=pl.lit(ride))
         file = staged / f"{ride}.ndjson"
         points.with_columns(pl.col("timestamp").dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ")).write_ndjson(file)
         landed[ride] = time.time()
@@ -69,29 +64,23 @@ def measure(folder: Path, seconds: float, every: float, events: int) -> None:
             _wait(processes, lambda: "events.ride_points" in lakehouse.tables())
         _wait(processes, lambda: "event_index" in lakehouse.tables())
         table = Path(str(lakehouse.table("event_index")))
-        _wait(processes, lambda: _rows(table) == events)
-        began, used = time.monotonic(), [processor_seconds(one.pid) for one in processes]
-        while time.monotonic() - began < seconds:
-            time.sleep(max(0.0, began + len(landed) * every - time.monotonic()))
+        _wait(processes, lambda: _rows(table) == EVENTS)
+        began = time.monotonic()
+        while time.monotonic() - began < SECONDS:
+            time.sleep(max(0.0, began + len(landed) * EVERY - time.monotonic()))
             land()
-        spent = [processor_seconds(one.pid) - before for one, before in zip(processes, used, strict=True)]
-        took = time.monotonic() - began
-        _wait(processes, lambda: _rows(table) >= events * len(landed))
+        _wait(processes, lambda: _rows(table) >= EVENTS * len(landed))
     finally:
         for one in processes:
             one.send_signal(signal.SIGTERM)
         for one in processes:
             one.wait(60)
-    if _rows(table) != events * len(landed):
-        raise SystemExit(f"{_rows(table):,} rows for {events * len(landed):,} events")
+    if _rows(table) != EVENTS * len(landed):
+        raise SystemExit(f"{_rows(table):,} rows for {EVENTS * len(landed):,} events")
     committed = {ride: at for at, rides in _commits(table) for ride in rides}
     delays = np.array([committed[ride] - at for ride, at in landed.items()][_COLD:])
     half, most = np.quantile(delays, [0.5, 0.99])
-    busy = ", ".join(f"{command[0]} {one / took:.2f} processors" for command, one in zip(commands, spent, strict=True))
-    print(
-        f"{len(landed):,} files of {events:,} events, one each {every} s: landed to committed row p50 {half:.2f} s, p99 {most:.2f} s, "
-        f"{delays.min():.2f} to {delays.max():.2f}; {busy}"
-    )
+    print(f"{len(landed):,} files of {EVENTS:,} events, one each {EVERY} s: p50 {half:.2f} s, p99 {most:.2f} s")
 
 
 def _wait(processes: list[subprocess.Popen[bytes]], is_so: Callable[[], bool], patience: float = 60) -> None:

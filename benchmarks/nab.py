@@ -1,4 +1,4 @@
-"""Score models on the Numenta Anomaly Benchmark: `python -m benchmarks.nab [--data DIR] [--model NAME|all]`.
+"""Score the models on the Numenta Anomaly Benchmark: `python -m benchmarks.nab [MODEL …]`.
 
 Each series is a metric of the job `anomaly_predictions`, whose own step scores its rows. Each row is scored by a model that has
 learned only the rows before it. For each model and profile are printed:
@@ -9,59 +9,91 @@ learned only the rows before it. For each model and profile are printed:
 - `as shipped`: the score at the model's own threshold;
 - `µs an event`: the model's processor time if one call has all series as a whole, the best of three.
 
-For the default model, the scores are also printed by category, and by the requested number of alarms per week.
+For the default model, the scores are also printed by category.
 """
 
-import argparse
+import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.nab_corpus import LabelledSeries, read_corpus
 from benchmarks.nab_scoring import PROFILES, STANDARD, Profile, Result, ScoredSeries, best_result, normalise, result_at
-from keyfold import KeyfoldError, TestHarness, build_job
+from benchmarks.runs import print_table
+from keyfold import TestHarness, build_job
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
+from spark_jobs.streams import METRICS
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "nab"
+"""A folder of `category/series.csv.gz`, and of `windows.json` with the first and last time of each series' labelled windows."""
+
 DEFAULT_MODEL = "rarity"
-RATES = (3.0, 2.0, 1.5, 1.0, 0.75, 0.5, 0.25)
-"""The numbers of alarms per week to show the score for."""
 END_OF_TIME = datetime(9000, 1, 1, tzinfo=UTC)
 
 
+@dataclass(frozen=True)
+class LabelledSeries:
+    """A series and its windows.
+
+    Attributes:
+        key: `category/series`.
+        readings: `key`, `timestamp` (taken as UTC) and `value`, in the order of the file.
+        windows: first and last row of each window.
+    """
+
+    key: str
+    readings: pl.DataFrame
+    windows: tuple[tuple[int, int], ...]
+
+    @property
+    def category(self) -> str:
+        return self.key.partition("/")[0]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.nab", description=__doc__)
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of category/series.csv[.gz] and windows.json")
-    parser.add_argument("--model", choices=[*MODELS, "all"], default=DEFAULT_MODEL)
-    arguments = parser.parse_args()
-    try:
-        corpus = read_corpus(arguments.data)
-    except KeyfoldError as error:
-        sys.exit(f"python -m benchmarks.nab: {error}")
-    console = Console(width=110)
-    console.print(f"{len(corpus)} series, {sum(one.readings.height for one in corpus)} rows")
-    table = Table("model", "profile", "best", "at threshold", "category left out", "as shipped", "µs an event")
-    details = []
-    for name in MODELS if arguments.model == "all" else [arguments.model]:
+    corpus, models = read_corpus(DATA), sys.argv[1:] or list(MODELS)
+    if unknown := set(models) - set(MODELS):
+        sys.exit(f"no model {', '.join(sorted(unknown))}; there are: {', '.join(MODELS)}")
+    print_scores(corpus, models)
+
+
+def print_scores(corpus: Sequence[LabelledSeries], models: Sequence[str]) -> None:
+    """Print the tables of scores."""
+    rows: list[list[str]] = []
+    for name in models:
         scored, cost = score_corpus(name, corpus), bulk_cost(name, corpus)
         for profile in PROFILES:
-            best = best_result(scored, profile)
-            shipped = as_shipped(name, scored, profile)
-            left_out = category_left_out(corpus, scored, profile)
-            figures = (best.normalised, best.threshold, left_out, shipped.normalised)
-            table.add_row(name, profile.name, *(f"{figure:.4g}" for figure in figures), f"{cost:.1f}")
+            best, shipped = best_result(scored, profile), as_shipped(name, scored, profile)
+            figures = (best.normalised, best.threshold, category_left_out(corpus, scored, profile), shipped.normalised)
+            rows.append([name, profile.name, *(f"{figure:.4g}" for figure in figures), f"{cost:.1f}"])
         if name == DEFAULT_MODEL:
-            details += [_by_category(corpus, scored), _by_rate(scored)]
-    for part in (table, *details):
-        console.print(part)
+            print_table(name, ("category", "series", "windows", "standard, as shipped"), _by_category(corpus, scored))
+    headings = ("model", "profile", "best", "at threshold", "category left out", "as shipped", "µs an event")
+    print_table(f"{len(corpus)} series, {sum(one.readings.height for one in corpus)} rows", headings, rows)
+
+
+def read_corpus(folder: Path) -> list[LabelledSeries]:
+    """Read all series below a folder, in the order of their keys."""
+    windows = json.loads((folder / "windows.json").read_text(encoding="utf-8"))
+    return [_read(path, windows) for path in sorted(folder.glob("*/*.csv.gz"))]
+
+
+def _read(path: Path, windows: dict[str, list[list[str]]]) -> LabelledSeries:
+    key = f"{path.parent.name}/{path.name.removesuffix('.csv.gz')}"
+    time = pl.col("timestamp").str.to_datetime(time_unit="us", time_zone="UTC")
+    rows = pl.read_csv(path, schema_overrides={"value": pl.Float64}).select(pl.lit(key).alias("key"), time, "value")
+    found = list[tuple[int, int]]()
+    for limits in windows[f"{key}.csv"]:
+        first, last = (rows["timestamp"].index_of(datetime.fromisoformat(one).replace(tzinfo=UTC)) for one in limits)
+        assert first is not None and last is not None, f"{key} has no row at {' or '.join(limits)}"  # noqa: S101, PT018
+        found.append((first, last))
+    return LabelledSeries(key, rows.select(METRICS.schema.names), tuple(found))
 
 
 def score_corpus(model: str, corpus: Sequence[LabelledSeries]) -> list[ScoredSeries]:
@@ -105,32 +137,20 @@ def _score(model: str, series: LabelledSeries) -> np.ndarray:
     predicted = harness.written["anomaly_predictions"].sort("event_time", "value", maintain_order=True)
     # The job processes events in order of time, then of value.
     rows = series.readings.with_row_index("row").sort("timestamp", pl.col("value") + 0.0, maintain_order=True)["row"]
-    if predicted.height != series.readings.height:
-        raise KeyfoldError(f"{series.key}: {predicted.height} predictions of {series.readings.height} rows")
     scores = np.empty(len(rows))
     scores[rows.to_numpy()] = predicted["score"].to_numpy()
     return scores
 
 
-def _by_category(corpus: Sequence[LabelledSeries], scored: Sequence[ScoredSeries]) -> Table:
+def _by_category(corpus: Sequence[LabelledSeries], scored: Sequence[ScoredSeries]) -> list[list[str]]:
     """The standard profile's score of each category at the model's own threshold."""
-    table = Table("category", "series", "windows", "standard, as shipped", title=DEFAULT_MODEL)
+    rows: list[list[str]] = []
     for category in sorted({one.category for one in corpus}):
         chosen = [result for one, result in zip(corpus, scored, strict=True) if one.category == category]
-        result = as_shipped(DEFAULT_MODEL, chosen, STANDARD)
-        windows = sum(len(one.windows) for one in chosen)
+        result, windows = as_shipped(DEFAULT_MODEL, chosen, STANDARD), sum(len(one.windows) for one in chosen)
         shown = f"{result.normalised:.2f}" if windows else f"raw {result.raw + 0.0:.2f}"
-        table.add_row(category, str(len(chosen)), str(windows), shown)
-    return table
-
-
-def _by_rate(scored: Sequence[ScoredSeries]) -> Table:
-    """The standard profile's score by the requested number of alarms per week."""
-    table = Table("alarms a week", "standard", title=DEFAULT_MODEL)
-    for rate in RATES:
-        result = result_at(float(np.nextafter(2 / (2 + rate), 1.0)), scored, STANDARD)
-        table.add_row(f"{rate:g}", f"{result.normalised:.1f}")
-    return table
+        rows.append([category, str(len(chosen)), str(windows), shown])
+    return rows
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 PROBATION_SHARE = 0.15
@@ -28,23 +29,19 @@ FAR_BEHIND = 3.0
 """Distance after a window, in its widths, from which on a false alarm costs 1."""
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The weights that an application gives to right and wrong alarms. True negatives have no weight in any profile."""
+    """The weights that an application gives to wrong alarms and missed windows. A right alarm has the weight 1, silence none."""
 
     name: str
-    true_positive: float
     false_positive: float
     false_negative: float
 
 
-STANDARD = Profile("standard", true_positive=1.0, false_positive=0.11, false_negative=1.0)
-LOW_FALSE_POSITIVES = Profile("reward_low_FP_rate", true_positive=1.0, false_positive=0.22, false_negative=1.0)
-LOW_FALSE_NEGATIVES = Profile("reward_low_FN_rate", true_positive=1.0, false_positive=0.11, false_negative=2.0)
-PROFILES = (STANDARD, LOW_FALSE_POSITIVES, LOW_FALSE_NEGATIVES)
+STANDARD = Profile("standard", false_positive=0.11, false_negative=1.0)
+PROFILES = (STANDARD, Profile("reward_low_FP_rate", 0.22, 1.0), Profile("reward_low_FN_rate", 0.11, 2.0))
 
 
 @dataclass(frozen=True)
@@ -79,55 +76,32 @@ def result_at(threshold: float, series: Sequence[ScoredSeries], profile: Profile
     """Score a detector at a given threshold: a row is an alarm if its score is at least that."""
     thresholds, raws = sweep(series, profile)
     # Thresholds are in falling order: the last one that is not below the given one has the same alarms.
-    place = int(np.searchsorted(-thresholds, -threshold, side="right")) - 1
-    return Result(threshold, float(raws[place]), normalise(float(raws[place]), series, profile))
+    raw = float(raws[int(np.searchsorted(-thresholds, -threshold, side="right")) - 1])
+    return Result(threshold, raw, normalise(raw, series, profile))
 
 
 def sweep(series: Sequence[ScoredSeries], profile: Profile) -> tuple[Floats, Floats]:
     """Raw score, summed over the series, at each threshold that makes a difference, falling from infinity.
 
     Rows are added in the order of falling scores. Outside of windows, a row adds its cost; inside, its value above that of the
-    window's best row so far (the earliest, since values fall with time).
+    window's best row so far.
     """
-    rows = [row_values(len(one.scores), one.windows) for one in series]
-    counted = [part.counts & ~np.isnan(one.scores) for part, one in zip(rows, series, strict=True)]
-    scores = np.concatenate([np.empty(0), *(one.scores[keep] for one, keep in zip(series, counted, strict=True))])
-    worth = np.concatenate([np.empty(0), *(part.worth[keep] for part, keep in zip(rows, counted, strict=True))])
-    first_window = np.cumsum([0, *(len(one.windows) for one in series)])
-    window = np.concatenate(
-        [
-            np.empty(0, dtype=np.int64),
-            *(
-                np.where(part.window[keep] >= 0, part.window[keep] + before, -1)
-                for part, keep, before in zip(rows, counted, first_window[:-1], strict=True)
-            ),
-        ]
-    )
-    changes = np.where(window < 0, profile.false_positive * worth, 0.0)
-    inside = np.flatnonzero(window >= 0)
-    inside = inside[np.lexsort((-scores[inside], window[inside]))]
-    changes[inside] = _gains(window[inside], profile.true_positive * worth[inside], -profile.false_negative)
-    order = np.argsort(-scores, kind="stable")
-    falling = scores[order]
-    totals = -profile.false_negative * _count_windows(series) + np.cumsum(changes[order])
-    is_last_of_its_score = np.append(falling[1:] != falling[:-1], True)[: len(falling)]
-    nothing = -profile.false_negative * _count_windows(series)
-    return (
-        np.concatenate([[np.inf], falling[is_last_of_its_score]]),
-        np.concatenate([[nothing], totals[is_last_of_its_score]]),
-    )
+    of_all = [
+        row_values(len(one.scores), one.windows).with_columns(score=pl.Series(one.scores), series=pl.lit(number))
+        for number, one in enumerate(series)
+    ]
+    rows = pl.concat(of_all).filter("counts", pl.col("score").is_not_nan()).sort("score", descending=True)
+    window, missed = ("series", "window"), -profile.false_negative
+    best = pl.max_horizontal("worth", pl.lit(missed)).cum_max()
+    inside = (best - best.shift(fill_value=missed)).over(window)
+    change = pl.when(pl.col("window") < 0).then(pl.col("worth") * profile.false_positive).otherwise(inside)
+    totals = rows.with_columns(change=change).group_by("score", maintain_order=True).agg(pl.col("change").sum())
+    nothing = missed * _count_windows(series)
+    return np.append(np.inf, totals["score"]), np.append(nothing, nothing + totals["change"].cum_sum())
 
 
-class RowValues(NamedTuple):
-    """For each row of a series: the value of an alarm, the window that it is in (-1: none), and whether it counts."""
-
-    worth: Floats
-    window: Integers
-    counts: NDArray[np.bool_]
-
-
-def row_values(length: int, windows: Sequence[tuple[int, int]]) -> RowValues:
-    """The value of an alarm at each row of a series, before a profile's weights."""
+def row_values(length: int, windows: Sequence[tuple[int, int]]) -> pl.DataFrame:
+    """For each row of a series: the `worth` of an alarm, the `window` that it is in (-1: none), and whether it `counts`."""
     worth = np.full(length, -1.0)
     window = np.full(length, -1, dtype=np.int64)
     row = np.arange(length)
@@ -140,7 +114,7 @@ def row_values(length: int, windows: Sequence[tuple[int, int]]) -> RowValues:
         inside = slice(first, last + 1)
         worth[inside] = scaled_sigmoid((row[inside] - last - 1) / width) / scaled_sigmoid(np.array(-1.0))
         window[inside] = number
-    return RowValues(worth, window, row >= probationary_rows(length))
+    return pl.DataFrame({"worth": worth, "window": window, "counts": row >= probationary_rows(length)})
 
 
 def probationary_rows(length: int) -> int:
@@ -154,16 +128,6 @@ def scaled_sigmoid(relative: Floats) -> Floats:
     return np.tanh(-STEEPNESS / 2.0 * relative)
 
 
-def _gains(window: Integers, worth: Floats, start: float) -> Floats:
-    """By how much each row raises the best value of its window so far. Rows are grouped by window."""
-    # Adding an offset per window makes one running maximum of many.
-    lift = window * 10.0 * (1.0 + abs(start) + float(np.max(np.abs(worth), initial=0.0)))
-    best = np.maximum.accumulate(np.maximum(worth, start) + lift) - lift
-    is_first = np.append(True, window[1:] != window[:-1])[: len(window)]
-    before = np.where(is_first, start, np.roll(best, 1))
-    return np.subtract(best, before, dtype=np.float64)
-
-
 def _count_windows(series: Sequence[ScoredSeries]) -> int:
     """The number of windows with a row that counts."""
     return sum(last >= probationary_rows(len(one.scores)) for one in series for _, last in one.windows)
@@ -172,5 +136,5 @@ def _count_windows(series: Sequence[ScoredSeries]) -> int:
 def normalise(raw: float, series: Sequence[ScoredSeries], profile: Profile) -> float:
     """Normalize a raw score: 0 for a detector without alarms, 100 for one with alarms at the first row of each window only."""
     windows = _count_windows(series)
-    nothing, perfect = -profile.false_negative * windows, profile.true_positive * windows
-    return 100.0 * (raw - nothing) / (perfect - nothing) if windows else float("nan")
+    nothing = -profile.false_negative * windows
+    return 100.0 * (raw - nothing) / (windows - nothing) if windows else float("nan")

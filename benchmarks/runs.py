@@ -53,9 +53,8 @@ def ride_files(folder: Path, rows: int, seed: int = 1) -> Path:
 
 @dataclass
 class Figures:
-    """Seconds of a contestant's first run; wall and processor seconds of its other runs, which are warm."""
+    """Wall and processor seconds of a contestant's warm runs."""
 
-    cold: float = 0.0
     seconds: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
 
@@ -89,8 +88,6 @@ def by_turns(contestants: Mapping[Name, Callable[[Path], object]], folder: Path,
             if turn:
                 found[name].seconds.append(took)
                 found[name].processor.append(used)
-            else:
-                found[name].cold = took
     return found
 
 

@@ -1,16 +1,16 @@
-"""`python -m benchmarks.scale [KEYS KEY_GROUPS EVENTS RUNNER]`: the cost of a batch by number of keys and events, and runner.
+"""`python -m benchmarks.scale`: the cost of a batch by number of keys and events, and runner.
 
 Each cell of the grid runs in its own process, so that its peak memory is its own: a job with that many open keys works on a few
 batches in one run.
 """
 
 import itertools
+import multiprocessing
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Literal
 
@@ -40,22 +40,16 @@ _KEYS_A_FILE = 1_000_000
 
 
 def main() -> None:
-    if len(sys.argv) == 5:
-        keys, key_groups, events = (int(text.replace("_", "")) for text in sys.argv[1:4])
-        with tempfile.TemporaryDirectory(prefix="keyfold-scale-") as folder:
-            measure(Path(folder), keys, key_groups, events, "local" if sys.argv[4] == "local" else "spark")
-        return
+    spawn = multiprocessing.get_context("spawn")
     for cell, runner in itertools.product(CELLS, ("spark", "local")):
-        subprocess.run([sys.executable, "-m", "benchmarks.scale", *map(str, cell), runner], check=True)
+        with tempfile.TemporaryDirectory(prefix="keyfold-scale-") as folder, ProcessPoolExecutor(1, spawn) as process:
+            process.submit(measure, Path(folder), *cell, runner).result()
 
 
 def measure(folder: Path, keys: int, key_groups: int, events: int, runner: Literal["spark", "local"]) -> None:
     """Measure a cell in an empty folder, and print its medians over the warm batches."""
-    session = None
-    if runner == "spark":
-        # KEYFOLD_SPARK_CONF is used too, so that settings of Spark can be tried.
-        conf = SparkSettings.from_environment().conf | {"spark.sql.shuffle.partitions": "2"}
-        session = build_session(SparkSettings(conf=conf))
+    conf = {"spark.sql.shuffle.partitions": "2"}
+    session = build_session(SparkSettings(conf=conf)) if runner == "spark" else None
     runners, lakehouse, job = Runners(runner, session), Lakehouse(folder / "home"), balances(key_groups)
     create_table(lakehouse.events(STREAM), BOOKING)
     began = time.monotonic()
@@ -87,7 +81,7 @@ def measure(folder: Path, keys: int, key_groups: int, events: int, runner: Liter
     )
     print(
         f"{runner:>5} {keys:>11,} keys {key_groups:>6,} groups {events:>9,} events: {_median(walls):.2f} s, {_median(used):.2f} processor s, state "
-        f"{written / 1e6:,.2f} MB a batch, peak {peak / 2**30:.1f} GiB; bootstrap {seeded:.1f} s; load {os.getloadavg()[0]:.0f}"
+        f"{written / 1e6:,.2f} MB a batch, peak {peak / 2**30:.1f} GiB; bootstrap {seeded:.1f} s"
     )
 
 

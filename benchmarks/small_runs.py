@@ -4,7 +4,6 @@ The N-th run is compared with the tenth run of a new job in the same minute, sin
 """
 
 import argparse
-import resource
 import statistics
 import time
 from datetime import timedelta
@@ -38,8 +37,6 @@ def main() -> None:
         new = Lakehouse(folder / "new")
         fresh = [_timed(runners, new, number) for number in range(2 * _SAMPLE)][_SAMPLE:]
         empty = [_timed(runners, old, None) for _ in range(_SAMPLE)]
-        files = sum(1 for _ in (old.job(JOB) / "generation-0001" / "journal").iterdir())
-        state = sum(1 for path in (old.job(JOB) / "generation-0001" / "state").rglob("*") if path.is_file())
     for name, seconds in (
         ("runs 10 to 20", young),
         (f"runs {arguments.runs - _SAMPLE} to {arguments.runs}", aged),
@@ -48,8 +45,6 @@ def main() -> None:
     ):
         print(f"{name}: median {statistics.median(seconds):.2f} s, {min(seconds):.2f} to {max(seconds):.2f}")
     print(f"old against new, in the same minute: {statistics.median(aged) / statistics.median(fresh):.2f}")
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    print(f"files of the journal: {files}, of the state: {state}; peak memory of this process: {memory} MiB")
 
 
 def _timed(runners: Runners, lakehouse: Lakehouse, number: int | None) -> float:

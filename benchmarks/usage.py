@@ -14,13 +14,8 @@ def processor_seconds(root: int) -> float:
     return sum(map(_seconds_of, _family(root)))
 
 
-def memory(root: int) -> int:
-    """Bytes that a process and its children use now. Proportional set sizes count memory shared by forked workers once."""
-    return sum(map(_set_size, _family(root)))
-
-
 class PeakMemory(threading.Thread):
-    """Samples the memory of a process and its children, and keeps the peak."""
+    """Samples the memory of a process and its children, and keeps the peak. Memory shared by forked workers counts once."""
 
     def __init__(self, root: int) -> None:
         super().__init__(daemon=True)
@@ -30,7 +25,7 @@ class PeakMemory(threading.Thread):
 
     def run(self) -> None:
         while not self._done.wait(_EVERY_SECONDS):
-            self._peak = max(self._peak, memory(self._root))
+            self._peak = max(self._peak, sum(map(_set_size, _family(self._root))))
             self.seconds = time.thread_time()
 
     def stop(self) -> int:

@@ -24,7 +24,6 @@ from benchmarks.nexmark.flink_queries import insert, settings, tables
 from benchmarks.nexmark.queries import QUERIES, Query
 from benchmarks.nexmark.spark_queries import SPARK_QUERIES
 from keyfold import Lakehouse
-from keyfold.keyed.runner import RunOptions
 from keyfold.times import micros
 
 _SHARE = {"person": 1 / 50, "auction": 3 / 50, "bid": 46 / 50}
@@ -39,25 +38,14 @@ _HEADINGS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.nexmark", description=__doc__)
-    add, batch_bytes = parser.add_argument, RunOptions().max_bytes_per_batch
+    add = parser.add_argument
     add("--queries", help="numbers separated by commas [default: all]")
-    add(
-        "--events",
-        nargs=2,
-        type=int,
-        default=[500_000, 2_000_000],
-        help="numbers of events of the small and the large set",
-    )
+    add("--events", nargs=2, type=int, default=[500_000, 2_000_000], help="numbers of events of the two sets")
     add("--engines", nargs="*", default=list(_ENGINES), choices=_ENGINES)
     add("--disorder", action="store_true", help="one event in ten arrives up to two seconds late")
-    add("--batch-bytes", type=int, default=batch_bytes, help="size of Keyfold's batches")
-    add("--checkpoint-seconds", type=int, default=5, help="interval between checkpoints of Flink")
-    add("--most-seconds", type=float, default=180, help="time after which a run is stopped")
-    add("--flink", type=Path, default=Path(".venv-flink"), help="virtual environment of apache-flink")
-    add("--folder", type=Path, help="folder for temporary files")
     arguments = parser.parse_args()
     numbers = [int(one) for one in arguments.queries.split(",")] if arguments.queries else list(QUERIES)
-    with tempfile.TemporaryDirectory(prefix="nexmark-", dir=arguments.folder) as folder:
+    with tempfile.TemporaryDirectory(prefix="nexmark-") as folder:
         race = Race(Path(folder), arguments)
         try:
             for number in numbers:
@@ -72,12 +60,9 @@ class Race:
     """The engines, the files of both sizes, and the cost of each run."""
 
     def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
-        self._folder, self._arguments, self._most = folder, arguments, arguments.most_seconds
+        self._folder, self._arguments = folder, arguments
         self._engines: dict[str, Engine] = {
-            name: flink_engine(folder, arguments.flink.absolute(), self._most)
-            if name == "flink"
-            else spark_engine(folder, self._most)
-            for name in arguments.engines
+            name: flink_engine(folder) if name == "flink" else spark_engine(folder) for name in arguments.engines
         }
         self._costs: dict[tuple[int | str, str, int], Cost] = {}
         self._wrong: list[str] = []
@@ -109,8 +94,7 @@ class Race:
         commit = subprocess.run(revision, capture_output=True, text=True, check=False).stdout.strip()
         arguments, (small, large) = self._arguments, self._arguments.events
         lines = [
-            f"Commit {commit}, {small:,} and {large:,} events, {'out of' if arguments.disorder else 'in'} order, {os.cpu_count()} "
-            f"cores, batches of {arguments.batch_bytes >> 20} MiB, a checkpoint every {arguments.checkpoint_seconds} s.",
+            f"Commit {commit}, {small:,} and {large:,} events, {'out of' if arguments.disorder else 'in'} order, {os.cpu_count()} cores.",
             *("", _row(_HEADINGS), f"|{'---|' * len(_HEADINGS)}"),
         ]
         ratios: list[tuple[float, float]] = []
@@ -168,8 +152,7 @@ class Race:
 
     def _keyfold(self, query: Query, count: int) -> Cost:
         end, home = micros(Events(count).time(count) + timedelta(hours=1)), self._folder / f"{count}" / "home"
-        command = {"home": str(home), "number": query.number, "close": end, "batch_bytes": self._arguments.batch_bytes}
-        cost = self._engines["keyfold"].ask(do="keyfold", **command)
+        cost = self._engines["keyfold"].ask(do="keyfold", home=str(home), number=query.number, close=end)
         if not cost.error:
             try:
                 assert_right(query, answer(Lakehouse(home), query), self._expected[count].of(query))
@@ -183,7 +166,7 @@ class Race:
             shutil.rmtree(folder, ignore_errors=True)
         cost = self._engines["flink"].ask(
             lambda: max((folder_bytes(one) for one in checkpoints.glob("*")), default=0),
-            settings=settings(str(checkpoints), self._arguments.checkpoint_seconds),
+            settings=settings(str(checkpoints)),
             tables=tables(str(self._folder / f"{count}" / "halves")),
             insert=insert(query.number, str(sink)),
         )

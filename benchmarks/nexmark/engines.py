@@ -17,6 +17,9 @@ from typing import Any
 from benchmarks.usage import PeakMemory, processor_seconds
 
 FLINK = "apache-flink==2.3.0"
+MOST_SECONDS = 180
+"""Time after which a run is stopped."""
+
 _MARK = "#reply "
 
 
@@ -38,8 +41,8 @@ class Engine:
         is_warm: set by the caller when the process has executed a command before.
     """
 
-    def __init__(self, command: list[str], log: Path, most_seconds: float) -> None:
-        self._command, self._log, self._most_seconds = command, log, most_seconds
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._command, self._log = command, log
         self._process: Popen[str] | None = None
         self._replies: queue.Queue[str] = queue.Queue()
         self.is_warm = False
@@ -58,8 +61,8 @@ class Engine:
         assert process.stdin  # noqa: S101 - it is a pipe
         process.stdin.write(json.dumps(command) + "\n")
         process.stdin.flush()
-        reply: dict[str, Any] = {"error": f"no answer within {self._most_seconds:.0f} s"}
-        while time.monotonic() - began < self._most_seconds:
+        reply: dict[str, Any] = {"error": f"no answer within {MOST_SECONDS} s"}
+        while time.monotonic() - began < MOST_SECONDS:
             with contextlib.suppress(queue.Empty):
                 reply = json.loads(self._replies.get(timeout=0.3))
                 break
@@ -111,17 +114,18 @@ def folder_bytes(folder: Path) -> int:
     return total
 
 
-def spark_engine(folder: Path, most_seconds: float) -> Engine:
+def spark_engine(folder: Path) -> Engine:
     """Return an engine with a Spark session, for Keyfold or stock Spark."""
-    return Engine([sys.executable, "-m", "benchmarks.nexmark.spark_worker"], folder / "spark.log", most_seconds)
+    return Engine([sys.executable, "-m", "benchmarks.nexmark.spark_worker"], folder / "spark.log")
 
 
-def flink_engine(folder: Path, environment: Path, most_seconds: float) -> Engine:
-    """Return an engine with Flink; creates its environment if it does not exist."""
+def flink_engine(folder: Path) -> Engine:
+    """Return an engine with Flink; creates its environment `.venv-flink` if it does not exist."""
+    environment = Path(".venv-flink").absolute()
     python, uv = environment / "bin" / "python", Path(sys.executable).with_name("uv")
     if not python.exists():
         subprocess.run([uv, "venv", "-q", "--python", "3.11", environment], check=True)
     if subprocess.run([python, "-c", "import pyflink"], check=False, stderr=subprocess.DEVNULL).returncode:
         subprocess.run([uv, "pip", "install", "-q", "--python", python, FLINK], check=True)
     worker = Path(__file__).with_name("flink_worker.py")
-    return Engine([str(python), "-P", str(worker)], folder / "flink.log", most_seconds)
+    return Engine([str(python), "-P", str(worker)], folder / "flink.log")

@@ -108,11 +108,11 @@ def _quoted(sql: str) -> str:
     return re.sub(r"\bdateTime\b", "`dateTime`", sql)
 
 
-def settings(checkpoints: str, seconds: int) -> dict[str, str]:
+def settings(checkpoints: str) -> dict[str, str]:
     """Return the settings for exactly once on two cores with RocksDB, and those that Flink's guide for Nexmark recommends."""
     return {
         "parallelism.default": "2",
-        "execution.checkpointing.interval": f"{seconds} s",
+        "execution.checkpointing.interval": "5 s",
         "execution.checkpointing.mode": "EXACTLY_ONCE",
         "execution.checkpointing.dir": f"file://{checkpoints}",
         "state.backend.type": "rocksdb",

@@ -56,7 +56,7 @@ def _ingest(spark: Runners, home: str, files: str, kinds: list[str]) -> dict[str
     return {"rows": take_in(spark, lakehouse, Path(files), kinds)}
 
 
-def _keyfold(spark: Runners, home: str, number: int, close: int, batch_bytes: int) -> dict[str, Any]:
+def _keyfold(spark: Runners, home: str, number: int, close: int) -> dict[str, Any]:
     """Run the jobs of a query over all events, in a home without jobs and their tables."""
     lakehouse, query = Lakehouse(home), QUERIES[number]
     live_record(lakehouse).unlink(missing_ok=True)
@@ -70,7 +70,7 @@ def _keyfold(spark: Runners, home: str, number: int, close: int, batch_bytes: in
             done = live.journal.last_done() if live else None
             sizes[job.name] = max(sizes.get(job.name, 0), done.state_bytes if done else 0)
 
-    options = RunOptions(max_bytes_per_batch=batch_bytes, on_batch=look)
+    options = RunOptions(on_batch=look)
     runs = run_query(spark, lakehouse, query, from_micros(close), options)
     return {"state_bytes": sum(sizes.values()), "batches": [len(one.batch_seconds) for one in runs]}
 

@@ -1,17 +1,13 @@
 import gzip
 import json
-import subprocess
-import sys
 from datetime import datetime, timedelta
 
 import numpy as np
 import polars as pl
 import pytest
 
-from benchmarks.nab import DEFAULT_MODEL, as_shipped, category_left_out, score_corpus
-from benchmarks.nab_corpus import read_corpus
-from benchmarks.nab_scoring import STANDARD, ScoredSeries, best_result
-from keyfold.errors import KeyfoldError
+from benchmarks.nab import DEFAULT_MODEL, as_shipped, category_left_out, print_scores, read_corpus, score_corpus
+from benchmarks.nab_scoring import PROFILES, STANDARD, ScoredSeries, best_result
 from keyfold.keyed.job.building import build_job
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
@@ -19,14 +15,13 @@ from spark_jobs.jobs.anomaly_predictions.models import MODELS
 START = datetime(2014, 4, 1)  # noqa: DTZ001 - as the benchmark writes its times
 
 
-def write(folder, name, values, windows, compress=False):
+def write(folder, name, values, windows):
     """A series beside those that the folder has, and its windows, given in rows."""
     moments = [START + timedelta(minutes=5 * row) for row in range(len(values))]
     lines = ["timestamp,value", *(f"{moment},{value}" for moment, value in zip(moments, values, strict=True))]
-    text = "\n".join(lines).encode()
-    path = folder / f"{name}.csv{'.gz' if compress else ''}"
+    path = folder / f"{name}.csv.gz"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text) if compress else text)
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
     known = folder / "windows.json"
     labels = json.loads(known.read_text()) if known.exists() else {}
     labels[f"{name}.csv"] = [[f"{moments[row]}.000000" for row in window] for window in windows]
@@ -39,17 +34,11 @@ def corpus_folder(tmp_path):
     spiked = values.copy()
     spiked[1000] = 90
     write(tmp_path, "calm/one", values, [])
-    write(tmp_path, "wild/two", spiked, [(990, 1100)], compress=True)
+    write(tmp_path, "wild/two", spiked, [(990, 1100)])
     return tmp_path
 
 
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "benchmarks.nab", *map(str, arguments)], check=False, capture_output=True, text=True
-    )
-
-
-def test_series_are_found_whatever_their_ending_with_their_windows_as_rows(corpus_folder):
+def test_series_are_found_with_their_windows_as_rows(corpus_folder):
     one, two = read_corpus(corpus_folder)
     assert (one.key, one.category, one.windows) == ("calm/one", "calm", ())
     assert (two.key, two.category, two.windows) == ("wild/two", "wild", ((990, 1100),))
@@ -79,31 +68,11 @@ def test_the_planted_spike_is_found(corpus_folder):
     assert best_result(scored, STANDARD).normalised > 90
 
 
-def test_the_command_prints_every_model_and_profile(corpus_folder):
-    done = run("--data", corpus_folder, "--model", "all")
-    assert done.returncode == 0, done.stderr
-    for told in ("2 series, 3000 rows", *MODELS, "standard", "reward_low_FN_rate", "wild", "calm"):
-        assert told in done.stdout
-    for column in ("best", "category left out", "as shipped"):
-        assert column in done.stdout
-
-
-def test_what_is_not_there_is_told(tmp_path, corpus_folder):
-    assert "no folder" in run("--data", tmp_path / "nowhere").stderr
-    (corpus_folder / "calm" / "three.csv").write_text("timestamp,value\n2014-04-01 00:00:00,1\n")
-    with pytest.raises(KeyfoldError, match=r"no entry calm/three\.csv"):
-        read_corpus(corpus_folder)
-    (corpus_folder / "windows.json").unlink()
-    with pytest.raises(KeyfoldError, match=r"no windows\.json"):
-        read_corpus(corpus_folder)
-
-
-def test_a_window_that_is_at_no_row_is_told(corpus_folder):
-    labels = json.loads((corpus_folder / "windows.json").read_text())
-    labels["wild/two.csv"] = [["2014-04-01 00:01:00.000000", "2014-04-01 00:05:00.000000"]]
-    (corpus_folder / "windows.json").write_text(json.dumps(labels))
-    with pytest.raises(KeyfoldError, match="no row at"):
-        read_corpus(corpus_folder)
+def test_every_model_and_profile_is_printed(corpus_folder, capsys):
+    print_scores(read_corpus(corpus_folder), list(MODELS))
+    printed = capsys.readouterr().out
+    told = ("2 series, 3000 rows", *MODELS, *(one.name for one in PROFILES), "wild", "calm", "best", "as shipped")
+    assert not [one for one in told if one not in printed]
 
 
 def scored_spike(score):

@@ -1,6 +1,7 @@
 """Nexmark in small: every query's answer is DuckDB's over the same files, however they come and whatever breaks."""
 
 import sys
+import tempfile
 from datetime import timedelta
 
 import polars as pl
@@ -122,9 +123,10 @@ def test_disorder_delays_events_and_changes_none():
 
 @pytest.mark.slow
 def test_the_race_measures_keyfold_and_stock_spark_and_finds_both_right(tmp_path, capfd):
-    engines = ["--engines", "keyfold", "spark", "--folder", str(tmp_path)]
+    arguments = ["--queries", "3,20", "--events", "4000", "20000", "--engines", "keyfold", "spark"]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sys, "argv", ["nexmark", "--queries", "3,20", "--events", "4000", "20000", *engines])
+        patched.setattr(tempfile, "tempdir", str(tmp_path))
+        patched.setattr(sys, "argv", ["nexmark", *arguments])
         main()
     printed = capfd.readouterr().out
     assert "All answers are DuckDB's." in printed

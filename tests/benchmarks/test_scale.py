@@ -1,9 +1,8 @@
 """The job that the cells of scale are measured with."""
 
-import numpy as np
 import polars as pl
 
-from benchmarks.balances import START, accounts, balances, bookings, first_state
+from benchmarks.balances import START, balances, bookings, first_state
 from keyfold.keyed.calling.harness import TestHarness
 
 
@@ -25,7 +24,3 @@ def test_events_of_a_batch_keep_to_their_minute():
     minutes = ((rows["at"] - START).dt.total_microseconds() // 60_000_000).unique().to_list()
     assert minutes == [2]
     assert rows["at"].is_sorted()
-
-
-def test_no_two_numbers_have_one_account():
-    assert accounts(np.arange(1_000_000)).n_unique() == 1_000_000
