@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from dagster_project.demo.run import show_on_timeline
 from keyfold.dagster.quality.pages import ResultPages
 from tests.browser.other_sites import Beacon
-from tests.keyfold.dagster.quality.test_pages import WORDS, validation
+from tests.keyfold.dagster.quality.test_pages import WORDS, add
 from tests.served_dagster import ServedDagster
 
 pytestmark = pytest.mark.long
@@ -88,7 +88,7 @@ def test_values_are_text_on_a_result_page(beacon: Beacon, page: Page, tmp_path: 
     with ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         pages = ResultPages(tmp_path, f"http://127.0.0.1:{server.server_port}")
-        address = pages.add(validation(values, expectations=WORDS), run="1")
+        address = add(pages, values, WORDS)
         page.goto(address)
         for value in values:
             expect(page.get_by_text(value).first).to_be_visible()

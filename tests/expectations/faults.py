@@ -43,11 +43,11 @@ def told(suite: Any, schema: pa.Schema, rows: list[Row], *checks: str) -> Case:
 def check_case(one: Case) -> None:
     """Evaluate the suite on the rows, and compare the checks that fail."""
     nullable = pa.schema([field.with_nullable(True) for field in one.schema])
-    outcomes = validate(pl.DataFrame(pa.Table.from_pylist(one.rows, nullable)).lazy(), one.suite).outcomes
-    assert [outcome.check for outcome in outcomes if outcome.problem] == []
+    outcomes = validate(pl.DataFrame(pa.Table.from_pylist(one.rows, nullable)).lazy(), one.suite)
+    assert [check for check, outcome in outcomes.items() if outcome.problem] == []
     failed = {
-        outcome.check: outcome.result.get("unexpected_count", outcome.result.get("observed_value"))
-        for outcome in outcomes
+        check: outcome.result.get("unexpected_count", outcome.result.get("observed_value"))
+        for check, outcome in outcomes.items()
         if not outcome.success
     }
     assert {name: failed[name] if one.found.get(name) else None for name in failed} == one.found

@@ -21,7 +21,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from keyfold.dagster.quality.outcome import EXAMPLES, Outcome, Validation
+from keyfold.dagster.quality.outcome import EXAMPLES, Outcome
 from keyfold.dagster.quality.pages import ResultPages
 from keyfold.dagster.quality.serialised import SerialisedExpectation, needs_whole_table, severity_of
 from keyfold.dagster.quality.validation import validate
@@ -100,17 +100,16 @@ def gx_checks(
         docs = data_docs(context) if data_docs else None
         hidden = masked(context) if callable(masked) else masked
         for rows, scope, checks in _reads(context, read, chosen, whole):
-            found = validate(
-                rows,
-                {one.name: expectations[one.name] for one in checks},
-                masked=hidden,
-                name="__".join(asset.path),
-            )
-            found.scope = scope.value
-            address = _shown(context, docs, found)
-            # `validate` returns one outcome per check, in the suite's order.
-            for one, result in zip(checks, found.outcomes, strict=True):
-                yield _result(one, result, scope, address)
+            found = validate(rows, {one.name: expectations[one.name] for one in checks}, masked=hidden)
+            address = None
+            try:
+                if docs:
+                    suite = "__".join(asset.path)
+                    address = docs.add(suite, found.values(), scope=scope.value, run=context.run.run_id)
+            except Exception as error:  # a page that cannot be written must not fail the check
+                context.log.warning(f"Data Docs were not written: {type(error).__name__}: {error}")
+            for one in checks:
+                yield _result(one, found[one.name], scope, address)
 
     return evaluate
 
@@ -152,22 +151,11 @@ def _reads(
         yield table, Scope.FULL, chosen
 
 
-def _shown(context: dg.AssetCheckExecutionContext, docs: ResultPages | None, found: Validation) -> str | None:
-    if docs is None:
-        return None
-    try:
-        return docs.add(found, run=context.run.run_id)
-    except Exception as error:  # a page that cannot be written must not fail the check
-        context.log.warning(f"Data Docs were not written: {type(error).__name__}: {error}")
-        return None
-
-
 def _violation(found: Mapping[str, Any]) -> str:
     if "unexpected_count" in found:
-        share = found.get("unexpected_percent") or 0.0
-        return (
-            f"{found['unexpected_count']:,} of {found['element_count']:,} rows violate the expectation ({share:.3g} %)"
-        )
+        bad, rows = found["unexpected_count"], found["element_count"]
+        share = 100 * bad / max(rows - found.get("missing_count", 0), 1)
+        return f"{bad:,} of {rows:,} rows violate the expectation ({share:.3g} %)"
     if EXAMPLES in found:
         return f"{found['observed_value']:,} unexpected rows; the table has {found['element_count']:,} rows"
     return f"observed {_literal(str(found['observed_value']))}" if "observed_value" in found else "violated"
@@ -187,15 +175,13 @@ def _literal(text: str) -> str:
 
 def _metadata(found: Mapping[str, Any]) -> dict[str, Any]:
     named = {"element_count": "rows", "unexpected_count": "unexpected", "missing_count": "missing"}
-    metadata = {name: int(found[key]) for key, name in named.items() if found.get(key) is not None}
-    shares = {key: float(one) for key, one in found.items() if key.endswith("_percent") and one is not None}
-    observed = {"observed": str(found["observed_value"])} if "observed_value" in found else {}
-    rows = found.get(EXAMPLES)
-    if not rows:
-        return metadata | shares | observed
-    columns = dg.TableSchema([dg.TableColumn(name) for name in rows[0]])
-    sample = dg.MetadataValue.table([dg.TableRecord(row) for row in rows], columns)
-    return metadata | shares | observed | {"sample": sample}
+    metadata: dict[str, Any] = {name: int(found[key]) for key, name in named.items() if found.get(key) is not None}
+    if "observed_value" in found:
+        metadata["observed"] = str(found["observed_value"])
+    if rows := found.get(EXAMPLES):
+        columns = dg.TableSchema([dg.TableColumn(name) for name in rows[0]])
+        metadata["sample"] = dg.MetadataValue.table([dg.TableRecord(row) for row in rows], columns)
+    return metadata
 
 
 def _link(address: str) -> dg.MetadataValue:

@@ -3,15 +3,12 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import polars as pl
 
 from keyfold.dagster.quality.outcome import MOST_EXAMPLES, Outcome
 from keyfold.dagster.quality.serialised import SerialisedExpectation, columns_of, is_of_the_schema
-
-if TYPE_CHECKING:
-    from great_expectations.expectations import Expectation
 
 
 def evaluate_by_gx(
@@ -28,6 +25,9 @@ def evaluate_by_gx(
         schema: their columns.
     """
     from great_expectations.exceptions import GreatExpectationsError  # noqa: PLC0415 - takes seconds
+    from great_expectations.expectations.expectation_configuration import (  # noqa: PLC0415
+        ExpectationConfiguration,
+    )
 
     columns = [name for name in dict.fromkeys(columns_of(value)) if name in schema] or list(schema)
     form = {
@@ -35,44 +35,27 @@ def evaluate_by_gx(
         "partial_unexpected_count": MOST_EXAMPLES,
         "unexpected_index_column_names": columns,
     }
+    wanted = rows.head(0) if is_of_the_schema(value) else rows.select(columns)
+    frame = wanted.collect(engine="streaming").to_pandas()
     try:
-        expectation = build_expectation(value)
-        wanted = rows.head(0) if is_of_the_schema(value) else rows.select(columns)
-        frame = wanted.collect(engine="streaming").to_pandas()
+        # A copy, since suites share values and GX keeps a reference.
+        expectation = ExpectationConfiguration(**cast(dict[str, Any], deepcopy(dict(value)))).to_domain_obj()
         # Not a `ValidationDefinition`: it fails on numpy's bool, which some expectations return.
         batch = _batch_definition().get_batch(batch_parameters={"dataframe": frame})
         found = batch.validate(expectation, result_format=form)
-    except (GreatExpectationsError, ValueError) as error:
+    except (GreatExpectationsError, TypeError, ValueError) as error:
         outcome.problem = f"{type(error).__name__}: {error}"
         return ()
     # Numpy's values become Python's: numpy's are not JSON, and Dagster refuses them.
     outcome.result = {
         key: one.item() if hasattr(one, "item") and not hasattr(one, "__len__") else one
         for key, one in found.result.items()
-        if key == "observed_value" or key.endswith(("_count", "_percent"))
+        if key == "observed_value" or key.endswith("_count")
     }
     if not is_of_the_schema(value):
         outcome.result.setdefault("element_count", len(frame))
     outcome.success, outcome.problem = bool(found.success), _problem_of(found.exception_info or {})
     return [row for row in found.result.get("partial_unexpected_index_list") or () if isinstance(row, dict)]
-
-
-def build_expectation(value: SerialisedExpectation) -> "Expectation":
-    """Build GX's object from a value.
-
-    Raises:
-        ValueError: GX has no such expectation, or refuses its arguments.
-    """
-    from great_expectations.exceptions import GreatExpectationsError  # noqa: PLC0415
-    from great_expectations.expectations.expectation_configuration import (  # noqa: PLC0415
-        ExpectationConfiguration,
-    )
-
-    try:
-        # A copy, since suites share values and GX keeps a reference.
-        return ExpectationConfiguration(**cast(dict[str, Any], deepcopy(dict(value)))).to_domain_obj()
-    except (GreatExpectationsError, TypeError, ValueError) as error:
-        raise ValueError(f"Great Expectations refuses {dict(value)}: {error}") from error
 
 
 @cache

@@ -96,7 +96,6 @@ def test_a_failed_check_says_how_many_and_shows_whole_rows():
     assert check.description == "1 of 4 rows violate the expectation (25 %)"
     assert check.metadata["rows"].value == 4
     assert check.metadata["unexpected"].value == 1
-    assert check.metadata["unexpected_percent"].value == 25.0
     assert run.sample("fare") == [{"fare": "-1.0", "ride": "b"}]
     assert run.found["query"].description == "2 unexpected rows; the table has 4 rows"
     assert run.sample("query") == [{"ride": "b", "fare": "5.0"}, {"ride": "null", "fare": "4.0"}]
@@ -133,12 +132,12 @@ def test_what_could_not_be_evaluated_says_why_and_spoils_no_other_check():
         "braces": (critical.never("ride = '{x}'", "…"), "write a literal brace twice: {{ }}"),
         "data": (critical.never("CAST(ride AS INT) < 0", "…"), "conversion from `str` to `i32` failed"),
         "condition": (critical.not_null("ride", "…", row_condition="tip > 0"), 'unable to find column "tip"'),
-        "operator": (critical.not_null("ride", "…", row_condition={"type": "like"}), "none of Great Expectations'"),
+        "dictionary": (critical.not_null("ride", "…", row_condition={"type": "like"}), "is no text; write it in SQL"),
         "type": (critical.between("ride", "…", min_value=0), "must either be None or of the same type"),
         "unknown": (critical("expect_nothing", "…"), "expect_nothing not found"),
-        "argument": (critical("expect_column_values_to_not_be_null", "…", colum="fare"), "Great Expectations refuses"),
+        "argument": (critical("expect_column_values_to_not_be_null", "…", colum="fare"), "ValidationError"),
     }
-    wrong["field"] = ({**UNIQUE, "explanation": "none"}, "Great Expectations refuses")  # type: ignore[typeddict-item]
+    wrong["field"] = ({**UNIQUE, "explanation": "none"}, "unexpected keyword")  # type: ignore[typeddict-item]
     run = Run(FARES, {**{name: one for name, (one, _) in wrong.items()}, "fare": BELOW_TEN})
     assert run.found["fare"].passed
     assert run.found["fare"].metadata["evaluated"].value is True
@@ -220,8 +219,7 @@ def test_no_value_of_a_masked_column_shows_anywhere(tmp_path):
     assert not any(run.passed().values())
     assert run.sample("other_column")[0] == {"fare": "-1.0", "card": "(private)", "number": "(private)"}
     assert run.sample("query")[0] == {"card": "(private)", "number": "(private)", "fare": "-1.0"}
-    assert run.sample("alias")[0] == {"ride_id": "(private)", "fare": "(private)"}
-    assert run.sample("namesake")[0] == {"fare": "(private)"}
+    assert [name for name in ("alias", "namesake") if "sample" in run.found[name].metadata] == []
     assert run.found["in_set"].metadata["unexpected"].value == 2
     assert (run.found["error"].description or "").startswith("could not be evaluated: ` InvalidOperationError (hidden")
     assert CARD not in run.text()

@@ -2,15 +2,13 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pytest
 
-from keyfold.dagster.quality.outcome import Validation
+from keyfold.dagster.quality import pages
 from keyfold.dagster.quality.pages import ResultPages
 from keyfold.dagster.quality.validation import validate
 from keyfold.suite import Suite, critical
@@ -23,7 +21,6 @@ WORDS = {
     "values": critical.in_set("fare", ["x"], "…"),
     "common": critical("expect_column_most_common_value_to_be_in_set", "…", column="fare", value_set=["x"]),
 }
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MARKUP = [
     "<script>alert(1)</script>",
     '<img src=x onerror="alert(1)">',
@@ -55,40 +52,32 @@ class PageText(HTMLParser):
         self._parts.append(data)
 
 
-def validation(fares: list[Any], suite: str = "rides", expectations: Suite = FARES) -> Validation:
-    return validate(pl.LazyFrame({"fare": fares}), expectations, name=suite)
+def add(
+    pages: ResultPages, fares: list[Any], expectations: Suite = FARES, *, suite: str = "rides", run: str = "run"
+) -> str:
+    """The address of a page about these fares."""
+    found = validate(pl.LazyFrame({"fare": fares}), expectations)
+    return pages.add(suite, found.values(), scope="full", run=run)
 
 
-@pytest.fixture(scope="module")
-def good() -> Validation:
-    return validation([3.0, 4.0])
+def page_of(folder: ResultPages, fares: list[Any], expectations: Suite = FARES, run: str = "run") -> PageText:
+    return PageText(Path(add(folder, fares, expectations, run=run)).read_text(encoding="utf-8"))
 
 
-@pytest.fixture(scope="module")
-def bad() -> Validation:
-    return validation([3.0, -123.5])
-
-
-def page_of(pages: ResultPages, result: Validation, run: str = "run") -> PageText:
-    return PageText(Path(pages.add(result, run=run)).read_text(encoding="utf-8"))
-
-
-def test_a_page_says_what_was_expected_and_what_was_found(tmp_path, bad):
-    page = page_of(ResultPages(tmp_path), bad, "first")
+def test_a_page_says_what_was_expected_and_what_was_found(tmp_path):
+    page = page_of(ResultPages(tmp_path), [3.0, -123.5], run="first")
     for told in ("Meters run forward.", "-123.5", "expect_column_mean_to_be_between", "-60.25", "Failed", "first"):
         assert told in page.text
-
-
-def test_a_page_of_what_is_as_expected_says_so(tmp_path, good):
-    page = page_of(ResultPages(tmp_path), good)
+    page = page_of(ResultPages(tmp_path), [3.0, 4.0])
     assert "Succeeded" in page.text
     assert "Failed" not in page.text
 
 
-def test_values_are_on_the_page_as_they_are_and_none_is_markup(tmp_path):
-    plain = page_of(ResultPages(tmp_path), validation(["a", "b"] * 5, expectations=WORDS))
-    page = page_of(ResultPages(tmp_path), validation(MARKUP, expectations=WORDS))
-    for value in MARKUP:
+def test_values_and_errors_are_on_the_page_as_they_are_and_none_is_markup(tmp_path):
+    plain = page_of(ResultPages(tmp_path), ["a", "b"] * 5, WORDS)
+    lost = {"lost": critical.not_null("<img src=x>", "…")}
+    page = page_of(ResultPages(tmp_path), MARKUP, WORDS | lost)
+    for value in (*MARKUP, 'the column "<img src=x>" does not exist'):
         assert value in page.text
     kinds = {tag for tag, _ in plain.tags}
     assert kinds.isdisjoint({"script", "img", "a", "iframe", "object", "link"})
@@ -96,46 +85,38 @@ def test_values_are_on_the_page_as_they_are_and_none_is_markup(tmp_path):
     assert not [value for _, attributes in page.tags for value in attributes.values() if value and "127.0.0.1" in value]
 
 
-def test_what_an_engine_says_of_an_error_is_text(tmp_path):
-    result = validation(["x"], expectations={"lost": critical.not_null("<img src=x>", "…")})
-    page = page_of(ResultPages(tmp_path), result)
-    assert 'the column "<img src=x>" does not exist' in page.text
-    assert "img" not in {tag for tag, _ in page.tags}
-
-
-def test_a_page_loads_nothing_and_forbids_the_browser_to(tmp_path, bad):
-    page = ResultPages(tmp_path).add(bad, run="1")
-    text = Path(page).read_text(encoding="utf-8")
+def test_a_page_loads_nothing_and_forbids_the_browser_to(tmp_path):
+    text = Path(add(ResultPages(tmp_path), [-1.0])).read_text(encoding="utf-8")
     assert re.findall(r"https?://|\bsrc=|\bhref=|@import|url\(|<script", text) == []
     policy = next(attributes["content"] for tag, attributes in PageText(text).tags if "http-equiv" in attributes)
     assert (policy or "").startswith("default-src 'none';")
 
 
-def test_the_last_pages_of_a_suite_are_kept_and_the_others_deleted(tmp_path, good):
-    pages = ResultPages(tmp_path, keep=3)
-    pages.add(validation([1.0], "trips"), run="other", at=NOON - timedelta(days=1))
-    for hour in (4, 0, 3, 1, 2):
-        pages.add(good, run=f"run{hour}", at=NOON + timedelta(hours=hour))
+def test_the_last_pages_of_a_suite_are_kept_and_the_others_deleted(tmp_path, monkeypatch):
+    monkeypatch.setattr(pages, "KEPT", 3)
+    add(ResultPages(tmp_path), [1.0], suite="trips")
+    for run in range(5):
+        add(ResultPages(tmp_path), [1.0], run=f"run{run}")
     assert sorted(path.name[-9:-5] for path in (tmp_path / "rides").iterdir()) == ["run2", "run3", "run4"]
     assert len(list((tmp_path / "trips").iterdir())) == 1
 
 
-def test_a_suite_and_a_run_by_any_name_stay_in_the_folder(tmp_path):
-    ResultPages(tmp_path / "pages").add(validation([1.0], "../../a.b/c"), run="../../<x>")
+def test_a_suite_and_a_run_by_any_name_stay_in_the_folder_and_are_their_user_s_alone(tmp_path):
+    add(ResultPages(tmp_path / "pages"), [1.0], suite="../../a.b/c", run="../../<x>")
     assert [path.name for path in tmp_path.iterdir()] == ["pages"]
-    assert len(list((tmp_path / "pages").glob("*/*.html"))) == 1
+    (page,) = (tmp_path / "pages").glob("*/*.html")
+    assert [path.stat().st_mode & 0o077 for path in (page, *page.parents[:2])] == [0, 0, 0]
 
 
-def test_runs_that_write_at_once_lose_no_page(tmp_path, good):
-    pages = ResultPages(tmp_path)
+def test_runs_that_write_at_once_lose_no_page(tmp_path):
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda run: pages.add(good, run=f"run{run}"), range(12)))
+        made = list(pool.map(lambda run: add(ResultPages(tmp_path), [1.0], run=f"run{run}"), range(12)))
     assert sorted(made) == sorted(str(path) for path in tmp_path.rglob("*") if path.is_file())
     assert len(made) == 12
 
 
-def test_an_address_is_the_server_s_where_there_is_one_and_a_path_to_copy_where_not(tmp_path, good):
-    assert Path(ResultPages(tmp_path).add(good, run="1")).is_file()
-    served = ResultPages(tmp_path, base_url="https://docs.example/gx/").add(good, run="run 1")
+def test_an_address_is_the_server_s_where_there_is_one_and_a_path_to_copy_where_not(tmp_path):
+    assert Path(add(ResultPages(tmp_path), [1.0])).is_file()
+    served = add(ResultPages(tmp_path, base_url="https://docs.example/gx/"), [1.0], run="run 1")
     assert served.startswith("https://docs.example/gx/rides/")
     assert (tmp_path / served.removeprefix("https://docs.example/gx/")).is_file()

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from keyfold.dagster.quality.pages import ResultPages
 from keyfold.dagster.serving.__main__ import data_docs
-from tests.keyfold.dagster.quality.test_pages import WORDS, validation
+from tests.keyfold.dagster.quality.test_pages import WORDS, add
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def served(tmp_path):
 
 def test_a_page_is_served_that_loads_and_runs_nothing_and_is_of_no_origin(served):
     pages, client = served
-    answer = client.get(pages.add(validation(["<script>1</script>"], expectations=WORDS), run="1"))
+    answer = client.get(add(pages, ["<script>1</script>"], WORDS))
     assert answer.status_code == 200
     assert "&lt;script&gt;1" in answer.text
     policy = answer.headers["content-security-policy"]
@@ -32,7 +32,7 @@ def test_a_page_is_served_that_loads_and_runs_nothing_and_is_of_no_origin(served
 )
 def test_nothing_else_is_served(served, path):
     pages, client = served
-    pages.add(validation(["a"]), run="1")
+    add(pages, [1.0])
     secret = pages.folder.parent / "secret.html"
     secret.write_text("secret")
     (pages.folder / "link.html").symlink_to(secret)
