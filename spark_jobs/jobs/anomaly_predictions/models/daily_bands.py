@@ -18,8 +18,9 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
-from spark_jobs.jobs.anomaly_predictions.models.protocol import Floats, Integers
+from spark_jobs.jobs.anomaly_predictions.models.protocol import Floats, Integers, KeyRuns, flat, lists
 
 VIEWS = ("stray", "lasting_stray", "lowest", "highest")
 
@@ -35,6 +36,8 @@ QUARTILE = 0.25
 KEPT_CELLS = DAYS * CELLS_A_DAY + REACH + ENVELOPE
 LASTING = 5
 """Number of consecutive events that must stray: more than a glitch, and less than half an hour at one event per 5 minutes."""
+_APART = 1 << 34
+"""Number of cells between two keys: more than all timestamps have."""
 _NO_CELL = -1 << 62
 _ROUNDING = 1e-9
 """Strays smaller than this share of a value are rounding errors."""
@@ -53,24 +56,31 @@ class Views(NamedTuple):
 
 
 class DailyBands:
-    """The bands of one metric; `model` has the columns of `UNTRAINED`."""
+    """The bands of metrics, one per row of `models`, which has the columns of `UNTRAINED`."""
 
-    def __init__(self, model: dict[str, Any]) -> None:
-        self._cells = np.asarray(model["cell"], np.int64)
+    def __init__(self, models: pl.DataFrame) -> None:
+        cells, counts = flat(models["cell"])
+        # The cells of all keys, each key's so far from the next one's that no neighbour is another key's.
+        self._cells = cells + np.repeat(_APART * np.arange(len(counts)), counts)
         # Upper edges are negated. So all edges are minima, and are merged and ranked in the same way.
-        self._edges = np.array([model["cell_low"], model["cell_high"]], np.float64).T * (1.0, -1.0)
-        self._strays = np.asarray(model["last_strays"])
+        self._edges = np.column_stack([flat(models["cell_low"])[0], -flat(models["cell_high"])[0]])
+        self._strays = flat(models["last_strays"])[0].reshape(-1, LASTING - 1)
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of the model."""
-        kept = self._cells > self._cells[-1] - KEPT_CELLS
+        """Return the columns of the models."""
+        keys = (self._cells + _APART // 2) // _APART
+        counts = np.bincount(keys)
+        kept = self._cells > np.repeat(self._cells[np.cumsum(counts) - 1], counts) - KEPT_CELLS
+        keys, counts = keys[kept], np.bincount(keys[kept])
         # `+ 0.0` turns -0.0 into 0.0, so that equal states have equal bits.
         edges = (self._edges[kept] * (1.0, -1.0) + 0.0).T
-        return dict(zip(UNTRAINED, (self._cells[kept], *edges, self._strays), strict=True))
+        columns = (lists(column, counts) for column in (self._cells[kept] - _APART * keys, *edges))
+        strays = lists(self._strays.ravel(), np.full(len(counts), LASTING - 1))
+        return dict(zip(UNTRAINED, (*columns, strays), strict=True))
 
-    def views(self, times: Integers, values: Floats, *, learns: bool) -> Views:
-        """Compute the views of events; if `learns`, each by the events before it, and learn it."""
-        cells = times // CELL
+    def views(self, runs: KeyRuns, times: Integers, values: Floats, *, learns: bool) -> Views:
+        """Compute the views of events; if `learns`, each by the key's events before it, and learn it."""
+        cells = times // CELL + _APART * runs.key
         if learns:
             # A band is of cells of previous days, and an envelope of cells before, so no event changes its own.
             self._merge(cells, values)
@@ -81,12 +91,15 @@ class DailyBands:
         lowest, highest = np.minimum(np.stack([values, -values]), before.T)
         rounding = _ROUNDING * np.abs(values)
         stray = _outside(values, low, -high, rounding)
-        strays = np.append(self._strays, stray)
         if learns:
-            lasting = reduce(np.minimum, (strays[step : step + len(stray)] for step in range(LASTING)))
-            self._strays = strays[1 - LASTING :]
+            # Each key's last strays, and then its new ones; `now` is the place of the new ones.
+            strays = np.insert(stray, np.repeat(runs.starts, LASTING - 1), self._strays.ravel())
+            now = np.arange(len(stray)) + (LASTING - 1) * (runs.key + 1)
+            lasting = reduce(np.minimum, (strays[now - step] for step in range(LASTING)))
+            ends = now[runs.starts + runs.counts - 1]
+            self._strays = strays[ends[:, None] + np.arange(2 - LASTING, 1)]
         else:
-            lasting = np.minimum(stray, self._strays.min())
+            lasting = np.minimum(stray, self._strays.min(axis=1)[runs.key])
         lowest = _outside(lowest, of_envelopes[0], -of_envelopes[1], rounding)
         highest = _outside(-highest, of_envelopes[3], -of_envelopes[2], rounding)
         return Views(np.stack([stray, lasting, lowest, highest]), low, -high)

@@ -5,14 +5,16 @@ the squared prediction errors. Both are corrected for the bias of a short histor
 daily pattern.
 """
 
+from collections.abc import Iterable
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
-from spark_jobs.jobs.anomaly_predictions.models.protocol import Floats, Integers, Model, Scored
+from spark_jobs.jobs.anomaly_predictions.models.protocol import Floats, Integers, KeyRuns, Model, Scored
 
 _LEVEL_SHARE = 0.05
 """Weight of the newest value in the mean."""
@@ -39,27 +41,37 @@ class Ewma(Model):
     """Decaying sums of the values and of their weights, and of the squared errors (of all values but the first) and theirs."""
     untrained = MappingProxyType(dict.fromkeys(state.names, 0.0))
 
-    def score(self, model: dict[str, Any], times: Integers, values: Floats, *, learns: bool) -> Scored:
+    def score(
+        self, models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, *, learns: bool
+    ) -> tuple[Scored, dict[str, Any]]:
         if not learns:
-            level, weight, spread, spread_weight = (np.full(len(values), model[name]) for name in self.state.names)
-            return _scored(values, _divided(level, weight), _divided(spread, spread_weight))
-        level = _decaying_sums(values, model["level"], _LEVEL_SHARE)
-        weight = _decaying_sums(np.ones(len(values)), model["weight"], _LEVEL_SHARE)
-        expected = _divided(level[:-1], weight[:-1])
+            level, weight, spread, spread_weight = models[self.state.names].to_numpy()[runs.key].T
+            return _scored(values, _divided(level, weight), _divided(spread, spread_weight)), {}
+
+        def sums(name: str, inputs: Floats, share: float) -> tuple[Floats, list[float]]:
+            return _decaying_sums(np.split(inputs, runs.starts[1:]), models[name], share)
+
+        level, last_level = sums("level", values, _LEVEL_SHARE)
+        weight, last_weight = sums("weight", np.ones(len(values)), _LEVEL_SHARE)
+        expected = _divided(level, weight)
         # The first value has no prediction, and so no error.
-        has_error = (weight[:-1] > 0.0).astype(np.float64)
+        has_error = (weight > 0.0).astype(np.float64)
         errors = np.where(has_error, values - expected, 0.0)
-        spread = _decaying_sums(errors * errors, model["spread"], _SPREAD_SHARE)
-        spread_weight = _decaying_sums(has_error, model["spread_weight"], _SPREAD_SHARE)
-        sums = (level, weight, spread, spread_weight)
-        model.update(zip(self.state.names, (after[-1].item() for after in sums), strict=True))
-        return _scored(values, expected, _divided(spread[:-1], spread_weight[:-1]))
+        spread, last_spread = sums("spread", errors * errors, _SPREAD_SHARE)
+        spread_weight, last_spread_weight = sums("spread_weight", has_error, _SPREAD_SHARE)
+        last = (last_level, last_weight, last_spread, last_spread_weight)
+        changed = dict(zip(self.state.names, map(pl.Series, last), strict=True))
+        return _scored(values, expected, _divided(spread, spread_weight)), changed
 
 
-def _decaying_sums(inputs: Floats, before: float, share: float) -> Floats:
-    """Return the sum before the first input and after each: `sum = share * input + (1 - share) * sum`."""
-    keep = 1.0 - share
-    return np.array(list(accumulate((share * inputs).tolist(), lambda sum, added: added + keep * sum, initial=before)))
+def _decaying_sums(inputs: Iterable[Floats], before: Iterable[float], share: float) -> tuple[Floats, list[float]]:
+    """Return each key's sums before each of its inputs, and after its last: `sum = share * input + (1 - share) * sum`."""
+    keep, found, last = 1.0 - share, [], []
+    for of_key, initial in zip(inputs, before, strict=True):
+        *sums, end = accumulate((share * of_key).tolist(), lambda sum, added: added + keep * sum, initial=initial)
+        found += sums
+        last.append(end)
+    return np.array(found), last
 
 
 def _divided(sums: Floats, weights: Floats) -> Floats:

@@ -8,14 +8,15 @@ Tables are Polars frames:
   earlier than those that a model has learned. Every key of an event has a row in `models`.
 - **predictions**: `PREDICTION`, one row per event in the order of the events.
 
-A model scores the events of one key at a time (`Model.score`), so that keys are independent. Every model guarantees that
-**results do not depend on batch boundaries**: learning events in parts gives bitwise the same models and predictions as learning
-them at once. So use recursions, and never differences of cumulative sums, which round.
+A model scores the events of all keys in one call (`Model.score`): a call on few numbers costs as much as on thousands. Every model
+guarantees that keys are independent, and that **results do not depend on batch boundaries**: learning events in parts gives
+bitwise the same models and predictions as learning them at once. So use recursions, and never differences of cumulative sums,
+which round.
 `tests/spark_jobs/jobs/anomaly_predictions/models/test_every_model.py` tests all registered models.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,12 +46,28 @@ WIDEST = 1e150
 
 
 class Scored(NamedTuple):
-    """The columns of `PREDICTION` but the last for the events of one key; NaN for NULL."""
+    """The columns of `PREDICTION` but the last, one row per event; NaN for NULL."""
 
     expected: Floats
     low: Floats
     high: Floats
     score: Floats
+
+
+class KeyRuns(NamedTuple):
+    """Runs of events, one per key.
+
+    Attributes:
+        starts, counts: of each run the row of the first event, and the number of events.
+        model: of each run the row of the key's model.
+        key, place: of each event the number of its run, and its place in the run.
+    """
+
+    starts: Integers
+    counts: Integers
+    model: Integers
+    key: Integers
+    place: Integers
 
 
 class Model(ABC):
@@ -73,15 +90,18 @@ class Model(ABC):
     untrained: Mapping[str, Any]
 
     @abstractmethod
-    def score(self, model: dict[str, Any], times: Integers, values: Floats, *, learns: bool) -> Scored:
-        """Score the events of one key, at least one, in order of time.
+    def score(
+        self, models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, *, learns: bool
+    ) -> tuple[Scored, dict[str, Any]]:
+        """Score events, and return the columns of `state` that have changed.
 
         Args:
-            model: the columns of `state` of the key's model, and `events_learned` before these events; lists are arrays.
-            times: microseconds since 1970.
+            models: the models of the runs, one row per run, before these events.
+            runs: the runs of the events, one per key.
+            times: microseconds since 1970, in order in each run.
             values: at most `WIDEST` from zero.
-            learns: whether each event is learned before the next is scored, and `model` is updated; else every event is scored
-                by the model as it is.
+            learns: whether each event is learned before the next of its key is scored; else every event is scored by the model as
+                it is, and the columns are not used.
         """
 
     def initial(self, keys: pl.Series) -> pl.DataFrame:
@@ -101,32 +121,16 @@ class Model(ABC):
         if events.is_empty():
             return pl.DataFrame(schema=polars_schema(PREDICTION)), models
         runs = key_runs(models, events)
-        columns = [_values(column) for column in models[runs.model]]
-        rows = [dict(zip(models.columns, row, strict=True)) for row in zip(*columns, strict=True)]
-        times = np.split(events["event_time"].to_physical().to_numpy(), runs.starts[1:])
-        values = np.split(np.clip(events["value"].to_numpy(), -WIDEST, WIDEST), runs.starts[1:])
-        scored = [self.score(*of_key, learns=learns) for of_key in zip(rows, times, values, strict=True)]
-        found = dict(zip(Scored._fields, map(np.concatenate, zip(*scored, strict=True)), strict=True))
-        counts = runs.counts.tolist()
-        known = [row["events_learned"] + np.arange(count) * learns for row, count in zip(rows, counts, strict=True)]
-        predictions = pl.DataFrame({**found, "events_learned": np.concatenate(known)})
+        own = models[runs.model]
+        values = np.clip(events["value"].to_numpy(), -WIDEST, WIDEST)
+        scored, changed = self.score(own, runs, events["event_time"].to_physical().to_numpy(), values, learns=learns)
+        known = own["events_learned"].to_numpy()
+        predictions = pl.DataFrame({**scored._asdict(), "events_learned": known[runs.key] + runs.place * learns})
         predictions = predictions.with_columns(pl.col("expected", "low", "high").fill_nan(None))
         if not learns:
             return predictions, models
-        place = np.arange(models.height)
-        place[runs.model] = models.height + np.arange(len(rows))
-        for row, count in zip(rows, counts, strict=True):
-            row["events_learned"] += count
-        learned = [_column(name, kind, [row[name] for row in rows]) for name, kind in models.schema.items()]
-        return predictions, pl.concat([models, pl.DataFrame(learned)])[place]
-
-
-class KeyRuns(NamedTuple):
-    """Runs of events, one per key: the row of the first event, the number of events, and the row of the key's model."""
-
-    starts: Integers
-    counts: Integers
-    model: Integers
+        learned = own.with_columns(**changed, events_learned=known + runs.counts)
+        return predictions, replaced(models, runs.model, learned)
 
 
 def key_runs(models: pl.DataFrame, events: pl.DataFrame) -> KeyRuns:
@@ -137,18 +141,22 @@ def key_runs(models: pl.DataFrame, events: pl.DataFrame) -> KeyRuns:
     model = lengths.select(key="value").join(rows, on="key", how="left", maintain_order="left")["row"]
     if model.null_count() or lengths["value"].n_unique() < lengths.height:
         raise ValueError("every key of the events needs one model, and events must be sorted by key")
-    return KeyRuns(np.cumsum(counts) - counts, counts, model.to_numpy().astype(np.int64))
+    starts, key = np.cumsum(counts) - counts, np.repeat(np.arange(len(counts)), counts)
+    return KeyRuns(starts, counts, model.to_numpy().astype(np.int64), key, np.arange(len(key)) - starts[key])
 
 
-def _values(column: pl.Series) -> Sequence[Any]:
-    """Return the values of a column; lists as arrays, which are read and written at once for all keys."""
-    if column.dtype != pl.List:
-        return column.to_list()
-    return np.split(column.explode(empty_as_null=False).to_numpy(), column.list.len().cum_sum()[:-1].to_numpy())
+def replaced(rows: pl.DataFrame, where: Integers, by: pl.DataFrame) -> pl.DataFrame:
+    """Replace the rows at these places."""
+    place = np.arange(rows.height)
+    place[where] = rows.height + np.arange(by.height)
+    return pl.concat([rows, by])[place]
 
 
-def _column(name: str, kind: pl.DataType, values: Sequence[Any]) -> pl.Series:
-    if kind != pl.List:
-        return pl.Series(name, values, dtype=kind)
-    offsets = np.cumsum([0, *map(len, values)])
-    return pl.Series(name, pa.LargeListArray.from_arrays(offsets, np.concatenate(values)), dtype=kind)
+def flat(column: pl.Series) -> tuple[NDArray[Any], Integers]:
+    """Return the values of a column of lists, one list after the other, and the length of each."""
+    return column.explode(empty_as_null=False).to_numpy(), column.list.len().to_numpy().astype(np.int64)
+
+
+def lists(values: NDArray[Any], counts: Integers) -> pl.Series:
+    """Create a column of lists of these lengths."""
+    return pl.Series(pa.LargeListArray.from_arrays(np.append(0, np.cumsum(counts)), values))

@@ -14,12 +14,13 @@ expected less than twice a week score above one half. There is no score until th
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from spark_jobs.jobs.anomaly_predictions.models import daily_bands, levels, return_periods
 from spark_jobs.jobs.anomaly_predictions.models.daily_bands import DailyBands
 from spark_jobs.jobs.anomaly_predictions.models.levels import Levels
-from spark_jobs.jobs.anomaly_predictions.models.protocol import Floats, Integers, Model, Scored
+from spark_jobs.jobs.anomaly_predictions.models.protocol import Floats, Integers, KeyRuns, Model, Scored, replaced
 from spark_jobs.jobs.anomaly_predictions.models.return_periods import HORIZON, ReturnPeriods
 
 HALF_AT = 3.5
@@ -55,22 +56,37 @@ class Rarity(Model):
     state = pa.schema([pa.field(name, _kind(name)) for name in _UNTRAINED])
     untrained = _UNTRAINED
 
-    def score(self, model: dict[str, Any], times: Integers, values: Floats, *, learns: bool) -> Scored:
-        bands, levels, periods = DailyBands(model), Levels(model), ReturnPeriods(model)
-        began = times[0].item() if model["began"] is None else model["began"]
-        newest = times if model["newest"] is None else np.maximum(times, model["newest"])
-        numbers = model["events_learned"] + (np.arange(len(times)) if learns else np.zeros(len(times), np.int64))
+    def score(
+        self, models: pl.DataFrame, runs: KeyRuns, times: Integers, values: Floats, *, learns: bool
+    ) -> tuple[Scored, dict[str, Any]]:
+        bands, levels = DailyBands(models), Levels(models)
+        began, newest = (
+            models[name].fill_null(pl.Series(times[runs.starts])).to_numpy() for name in ("began", "newest")
+        )
+        newest = np.maximum(times, newest[runs.key])
+        numbers = models["events_learned"].to_numpy()[runs.key] + runs.place * learns
         # The mean days between two events, and the number of events in `LONGEST` days.
-        pace = np.divide((newest - began) / _DAY, numbers, out=np.zeros(len(times)), where=numbers > 0)
+        pace = np.divide((newest - began[runs.key]) / _DAY, numbers, out=np.zeros(len(times)), where=numbers > 0)
         in_longest = np.divide(LONGEST, pace, out=np.zeros(len(times)), where=pace > 0.0)
         # Up to 2^53, a float converts to an integer exactly.
         horizons = np.clip(in_longest, HORIZON, 2.0**53).astype(np.int64)
-        views = bands.views(times, values, learns=learns)
-        of_levels = levels.learn(values) if learns else levels.surprises(values)
-        rarities = periods.rarities(np.vstack([views.surprises, of_levels]), numbers, horizons, learns=learns)
-        if learns:
-            known = {"began": began, "newest": newest[-1].item()}
-            model.update(known | bands.columns() | levels.columns() | periods.columns())
+        views = bands.views(runs, times, values, learns=learns)
+        of_levels = levels.learn(runs.key, values) if learns else levels.surprises(runs.key, values)
+        surprises = np.vstack([views.surprises, of_levels])
+        periods = models[list(return_periods.UNTRAINED)]
+        rarities = np.zeros(len(values))
+        # Without a surprise, the largest ones stay as they are.
+        active = np.flatnonzero(np.logical_or.reduceat(surprises.any(axis=0), runs.starts))
+        changed = periods[active].to_dicts()
+        for place, key in enumerate(active.tolist()):
+            rows = slice(runs.starts[key], runs.starts[key] + runs.counts[key])
+            of_key = ReturnPeriods(changed[place])
+            rarities[rows] = of_key.rarities(surprises[:, rows], numbers[rows], horizons[rows], learns=learns)
+            changed[place] = of_key.columns()
+        periods = replaced(periods, active, pl.DataFrame(changed, schema=periods.schema))
         days = rarities * pace
         expected = np.clip(views.low + (views.high - views.low) / 2, views.low, views.high)
-        return Scored(expected, views.low, views.high, np.where(np.isnan(views.low), 0.0, days / (days + HALF_AT)))
+        score = np.where(np.isnan(views.low), 0.0, days / (days + HALF_AT))
+        known = {"began": began, "newest": newest[runs.starts + runs.counts - 1], **periods.to_dict()}
+        columns = known | bands.columns() | levels.columns() if learns else {}
+        return Scored(expected, views.low, views.high, score), columns

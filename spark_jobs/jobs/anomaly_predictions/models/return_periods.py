@@ -54,7 +54,7 @@ class Largest:
     """The largest recent surprises in ascending order, and the numbers of their events."""
 
     def __init__(self, sizes: Sequence[float], numbers: Sequence[int]) -> None:
-        self.sizes, self.numbers = np.asarray(sizes).tolist(), np.asarray(numbers).tolist()
+        self.sizes, self.numbers = list(sizes), list(numbers)
         self._oldest = min(self.numbers, default=0)
 
     def periods(self, sizes: Floats, numbers: Integers, horizons: Integers, *, learns: bool) -> Floats:
@@ -98,7 +98,7 @@ class ReturnPeriods:
 
     def __init__(self, model: dict[str, Any]) -> None:
         self._ranked = [Largest(model[f"{name}_size"], model[f"{name}_number"]) for name in _RANKED]
-        self._peaks = list(zip(*(np.asarray(model[name]).tolist() for name in ("peak", "peak_number")), strict=True))
+        self._peaks = list(zip(model["peak"], model["peak_number"], strict=True))
         self._news, self._news_number = model["news"], model["news_number"]
 
     def columns(self) -> dict[str, Any]:

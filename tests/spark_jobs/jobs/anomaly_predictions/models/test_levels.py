@@ -3,11 +3,13 @@
 import math
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.jobs.anomaly_predictions.models.levels import LEVELS, PRIOR, UNTRAINED, Levels
+from spark_jobs.jobs.anomaly_predictions.models.levels import LEVELS, PRIOR, Levels
+from spark_jobs.jobs.anomaly_predictions.models.rarity import Rarity
 from tests.examples import examples
 
 
@@ -47,22 +49,27 @@ numbers = st.one_of(st.integers(-4, 4).map(float), st.integers(-3000, 3000).map(
 
 
 @examples(200)
-@given(st.lists(numbers, min_size=1, max_size=120), st.lists(st.integers(0, 120), max_size=3))
-def test_surprises_are_those_of_counting_however_the_values_are_split(values, cuts):
-    columns, found = UNTRAINED, []
-    for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(values)], strict=True):
-        levels = Levels(columns)
-        found += levels.learn(np.array(values[start:end])).tolist()
-        columns = levels.columns()
-    oracle, expected = Counted(), []
-    for value in values:
-        expected.append(oracle.surprise(value))
-        oracle.learn(value)
-    assert found == pytest.approx(expected, rel=1e-12)
-    assert sum(columns["level_count"]) == len(values)
+@given(st.lists(st.tuples(st.integers(0, 2), numbers), min_size=1), st.lists(st.integers(0, 120), max_size=3))
+def test_surprises_are_those_of_counting_however_the_values_are_split(drawn, cuts):
+    models, found = Rarity().initial(pl.Series(["a", "b", "c"])), {0: [], 1: [], 2: []}
+    for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(drawn)], strict=True):
+        part = sorted(drawn[start:end], key=lambda one: one[0])
+        keys, values = np.array(part, float).reshape(-1, 2).T
+        levels = Levels(models)
+        for (key, _), surprise in zip(part, levels.learn(keys.astype(int), values).tolist(), strict=True):
+            found[key].append(surprise)
+        models = models.with_columns(**levels.columns())
+    for key, surprises in found.items():
+        oracle, expected = Counted(), []
+        for value in (value for one, value in drawn if one == key):
+            expected.append(oracle.surprise(value))
+            oracle.learn(value)
+        assert surprises == pytest.approx(expected, rel=1e-12)
+        assert models["level_count"][key].sum() == len(expected)
 
 
 def test_values_of_any_size_lie_on_some_level():
-    levels = Levels(UNTRAINED)
-    assert np.isfinite(levels.learn(np.array([0.0, 5e-324, 1e150, -1e150, 1.0, 1e-140] * 5))).all()
-    assert sum(levels.columns()["level_count"]) == 30
+    levels = Levels(Rarity().initial(pl.Series(["a"])))
+    values = np.array([0.0, 5e-324, 1e150, -1e150, 1.0, 1e-140] * 5)
+    assert np.isfinite(levels.learn(np.zeros(30, int), values)).all()
+    assert levels.columns()["level_count"][0].sum() == 30
