@@ -57,6 +57,7 @@ class AnyOperations(RuleBasedStateMachine):
         self.home, self.homes, self.files, self.now = self.root / "home", 0, 0, FIRST
         self.events: dict[int, Click] = {}
         self.landed: dict[int, Click] = {}
+        self.contents: dict[str, dict[int, Click]] = {}
         self.erased: set[int] = set()
         self.ids = 0
 
@@ -79,16 +80,28 @@ class AnyOperations(RuleBasedStateMachine):
         again = {one: self.landed.get(one, self.events[one]) for one in self._some(copies)}
         lines = [_line(number, click) for number, click in (new | again).items()]
         lines += [_line(-1, ("a", self.now, -1)), "broken"] * broken
-        self._write("landing/clicks", lines)
+        self.contents[self._write("landing/clicks", lines).name] = new | again
         self.landed |= new | again
 
     @rule()
-    def ingest(self) -> None:
-        assert self._does("ingest", "clicks", "--settle", "0")
+    def ingest(self, *words: str) -> None:
+        assert self._does("ingest", "clicks", "--settle", "0", *words)
         for number, click in self.landed.items():
             if number not in self.erased:
                 self.events.setdefault(number, click)
         self.landed = {}
+
+    @rule(number=st.integers(0, 99), user=USERS)
+    def append_to_a_file_that_was_read(self, number: int, user: str) -> None:
+        self.ingest()
+        name = sorted(self.contents)[number % len(self.contents)]
+        self.contents[name][self.ids] = (user, self.now, 7)
+        with (self.home / "landing/clicks" / name).open("a") as file:
+            file.write(f"{_line(self.ids, self.contents[name][self.ids])}\n")
+        self.ids += 1
+        self.ingest()  # only warns
+        self.landed = dict(self.contents[name])
+        self.ingest("--reread-changed")
 
     @rule()
     def run_all(self) -> None:
@@ -110,6 +123,18 @@ class AnyOperations(RuleBasedStateMachine):
                 self.land(delivery)
                 self.ingest()
             self._does("promote", job, "again", *_with_consumers(job))
+
+    @rule(job=st.sampled_from(ALONE))
+    def try_without_promoting(self, job: str) -> None:
+        self._does("try", job, "left")
+
+    @rule(job=st.sampled_from(ALONE))
+    def promote_what_was_tried(self, job: str) -> None:
+        self._does("promote", job, "left", *_with_consumers(job))
+
+    @rule(user=USERS)
+    def edit_to_the_same(self, user: str) -> None:
+        self._does("state", "edit", "people", "--key", user, "--set", "clicks=clicks + 0", *WHY)
 
     @rule(numbers=st.lists(st.integers(0, 99), max_size=3), user=USERS, earlier=st.sampled_from([0, 7]))
     def correct(self, numbers: list[int], user: str, earlier: int) -> None:
@@ -149,7 +174,12 @@ class AnyOperations(RuleBasedStateMachine):
     def look(self) -> None:
         assert self._does("check")
         assert self._does("tables")
-        self._does("state", "stats", "people")
+        for job in JOBS:
+            for words in (("plan",), ("journal",), ("show",), *(("state", one) for one in ("stats", "read", "list"))):
+                self._does(*words, job)
+        self._does("state", "diff", "people", "live")
+        self._does("drift", "clicks")
+        self._does("health")
 
     # What was erased must not come back with an old backup: one is made just before.
     @precondition(lambda self: self.homes < 2)
