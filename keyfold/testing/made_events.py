@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import polars as pl
 import pyarrow as pa
@@ -58,6 +59,8 @@ _MADE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[random.Random], obje
     (types.is_boolean, lambda chance: chance.random() < 0.5),
     (types.is_integer, lambda chance: chance.randint(0, 5)),
     (types.is_floating, lambda chance: chance.randint(0, 20) / 2),
+    (types.is_decimal, lambda chance: Decimal(chance.randint(-3, 3))),
+    (types.is_date, lambda chance: _NOON.date() + timedelta(days=chance.randint(0, 2))),
 )
 
 
@@ -67,6 +70,8 @@ def _value(field: pa.Field, chance: random.Random, where: str) -> object:
         return None
     if types.is_list(kind):
         return [_value(kind.value_field, chance, where) for _ in range(chance.randint(0, 3))]
+    if types.is_struct(kind):
+        return {one.name: _value(one, chance, where) for one in kind}
     make = next((make for is_kind, make in _MADE if is_kind(kind)), None)
     if make is not None or field.nullable:
         return None if make is None else make(chance)

@@ -111,8 +111,16 @@ def _in_order(job: KeyedJob, harness: TestHarness, frames: Mapping[str, pl.DataF
 
 
 def _shuffled(job: KeyedJob, harness: TestHarness, frames: Mapping[str, pl.DataFrame], now: datetime) -> None:
-    mixed = {name: rows.reverse() for name, rows in frames.items()}
-    harness.batch(combined(job, in_one_frame(job, mixed), 2) if len(job.inputs) == 1 else mixed, now)
+    # Not by `reverse`, by which Polars makes lists of any type lists of nothing where all are NULL.
+    mixed = {name: rows[[*range(rows.height - 1, -1, -1)]] for name, rows in frames.items()}
+    if len(job.inputs) > 1 or job.only_input.combine is None:
+        harness.batch(mixed, now)
+        return
+    one, (rows,) = job.only_input, mixed.values()
+    newest = rows[time_in(one, rows)].max()
+    # Events that the condition leaves out advance event time too.
+    reached = newest - one.watermark_delay if isinstance(newest, datetime) else None
+    harness.batch(combined(job, in_one_frame(job, mixed), 2), now, reached)
 
 
 def _in_slices(job: KeyedJob, harness: TestHarness, frames: Mapping[str, pl.DataFrame], now: datetime) -> None:

@@ -6,8 +6,23 @@ import runpy
 import polars as pl
 import pytest
 
-from keyfold import STEP_DECIDES, Input, KeyedJob, Step, Stream
-from keyfold.operators import interval_join
+from keyfold import STEP_DECIDES, Input, KeyedJob, Step, Stream, required
+from keyfold.operators import (
+    Held,
+    Pattern,
+    alert,
+    count,
+    first,
+    interval_join,
+    pattern,
+    running,
+    sessions_until,
+    top_of_windows,
+    windows,
+)
+from keyfold.operators import max as max_of
+from keyfold.operators import sum as sum_of
+from keyfold.operators import totals as totals_of
 from keyfold.testing import Counterexample, assert_one_answer, verify
 from keyfold.testing.made_events import made_events
 from spark_jobs.jobs.registry import JOBS
@@ -77,3 +92,50 @@ def test_a_stream_is_joined_with_itself():
     right = Input(shown, "shown_at", columns=("user", "shown_at", "shown"), delay="5m")
     job = interval_join("pairs", ("left", stream), ("right", right), "user", earliest="-10m", latest="10m")
     assert verify(job, rounds=2) is None
+
+
+VISITS = Stream(
+    "visits",
+    [
+        *(required(name, kind, name) for name, kind in (("user", pl.String), ("at", pl.Datetime("us", "UTC")))),
+        *(
+            (name, kind)
+            for name, kind in (("cents", pl.Int64), ("tags", pl.List(pl.String)), ("paid", pl.Decimal(9, 2)))
+        ),
+        *(
+            (name, kind)
+            for name, kind in (("on", pl.Date), ("place", pl.Struct({"x": pl.Int64})), ("share", pl.Float32))
+        ),
+    ],
+    event_time="at",
+)
+CENTS = pl.col("cents")
+SINCE = {"n": count(), "since": first("at"), "first_tags": first("tags"), "from": first("place")}
+BY_TAG = VISITS.derive(tag=pl.col("tags").list.join(",").fill_null("none"), cents=CENTS * 2)
+MADE_OF_VISITS = {
+    "where": lambda name: windows(
+        name, VISITS.where(CENTS < 3), {"cents": sum_of("cents"), "n": count()}, key="user", length="1h"
+    ),
+    "a name of the stream": lambda name: totals_of(
+        name, VISITS, {"cents": sum_of(CENTS * 2), "on": count()}, key="user"
+    ),
+    "float32": lambda name: windows(name, VISITS, {"sum": sum_of("share"), "n": count()}, key="user", length="1h"),
+    "most of nothing": lambda name: windows(
+        name, VISITS.where(pl.col("user") != "c"), {"on": max_of("on")}, key="user", length="1h", by="tags", most="on"
+    ),
+    "a key of what may be NULL": lambda name: running(name, BY_TAG, {"sum": sum_of("cents")}, key="tag"),
+    "alert": lambda name: alert(name, BY_TAG, {"high": Held(CENTS > 7, CENTS < 4)}, key=("user", "tag")),
+    "pattern": lambda name: pattern(
+        name, BY_TAG, {"up": Pattern({"low": CENTS < 4, "high": CENTS > 5}, within="1h")}, key="tag", keep=["cents"]
+    ),
+    "top": lambda name: top_of_windows(name, BY_TAG, {"n": count()}, n=1, by="tag", highest="n", length="1h"),
+    "lists": lambda name: sessions_until(
+        name, VISITS, SINCE, until=CENTS > 3, key="user", silence="1h", closed_for="1h"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MADE_OF_VISITS)
+def test_a_refined_stream_of_all_types_gives_one_answer_in_memory_and_in_files(kind):
+    found = verify(MADE_OF_VISITS[kind]("made"), rounds=6)
+    assert found is None, found and found.difference

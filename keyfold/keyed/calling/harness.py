@@ -183,15 +183,20 @@ def as_read(one: Input, events: pl.DataFrame) -> pl.DataFrame:
     The condition, the derived columns and the copies are applied if the frame has the columns that they need. Other columns
     of the event table are dropped. Events without their arrival arrive at their own time.
     """
-    if one.condition is not None and set(one.condition.meta.root_names()) <= set(events.columns):
+    made = {*one.derived, *one.computed}
+    is_read = _is_read(one, events, made)
+    # The condition is on stored rows, and not on what is combined of them.
+    is_stored = one.combine is None or not is_read
+    if one.condition is not None and is_stored and set(one.condition.meta.root_names()) <= set(events.columns):
         events = events.filter(one.condition)
     if (time := time_in(one, events)) != one.event_time and time in events.columns:
         events = events.with_columns(pl.col(time).alias(one.event_time))
     kinds = polars_schema(one.schema)
-    events = _with_columns(events, {name: expression_of(how) for name, how in one.derived.items()}, kinds)
+    again = set[str]() if is_read else made.intersection(one.stream.event_schema.names)
+    events = _with_columns(events, {name: expression_of(how) for name, how in one.derived.items()}, kinds, again)
     if one.exploded is not None and events.schema.get(column := one.exploded.column) != kinds[column]:
         events = one.exploded.copies_of(events).with_columns(pl.col(column).cast(kinds[column]))
-    events = _with_columns(events, one.computed, kinds)
+    events = _with_columns(events, one.computed, kinds, again)
     if INGESTED_AT in one.schema.names and INGESTED_AT not in events.columns and one.event_time in events.columns:
         events = events.with_columns(pl.col(one.event_time).alias(INGESTED_AT))
     if lacking := [name for name in one.schema.names if name not in events.columns]:
@@ -202,14 +207,23 @@ def as_read(one: Input, events: pl.DataFrame) -> pl.DataFrame:
     return events.drop(surplus.intersection(events.columns))
 
 
+def _is_read(one: Input, events: pl.DataFrame, made: Collection[str]) -> bool:
+    """Return whether a frame has the columns of an input, and not those of the event table, some of which may have their names."""
+    table, given = set(one.stream.event_schema.names), set(events.columns)
+    if own := set(made).intersection(one.schema.names) - table:
+        return not own.isdisjoint(given)
+    return given == set(one.schema.names) != table
+
+
 def _with_columns(
-    events: pl.DataFrame, columns: Mapping[str, pl.Expr], kinds: Mapping[str, pl.DataType]
+    events: pl.DataFrame, columns: Mapping[str, pl.Expr], kinds: Mapping[str, pl.DataType], again: Collection[str]
 ) -> pl.DataFrame:
-    """Add the columns that the events do not have yet, as far as they have what these are computed of."""
+    """Add the columns that the events do not have yet, and some `again`, as far as they have what these are computed of."""
     made = {
         name: how.cast(kinds[name]) if name in kinds else how
         for name, how in columns.items()
-        if not (name in events.columns and name in kinds) and set(how.meta.root_names()) <= set(events.columns)
+        if (name in again or not (name in events.columns and name in kinds))
+        and set(how.meta.root_names()) <= set(events.columns)
     }
     return events.with_columns(**made)
 

@@ -19,7 +19,7 @@ from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known
 from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
-from keyfold.schemas import Columns, names_of
+from keyfold.schemas import Columns, check_condition, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, micros, to_micros, to_times
 
@@ -92,6 +92,7 @@ def sessions_until(
     timeout = as_timeout(f"job {name}: silence", silence)
     source, key, closed_for = as_input(source), names_of(key), as_duration(f"job {name}: closed_for", closed_for)
     events, event_time = source.schema, source.event_time
+    check_condition(f"job {name}: until", until, events)
     output_columns = OutputColumns(name, source, key, of, then or {}, decided_by=until.meta.root_names())
     table = output_columns.output(output)
     selected = [(output_columns.table(one), where) for one, where in selected]
@@ -308,8 +309,14 @@ class _Ordered:
         heads = np.flatnonzero(np.diff(session, prepend=-1))
         is_longer = head > first
         values = self._spans.aggregates(first[is_longer], head[is_longer])
+        # Not by `scatter`, which Polars lacks for lists and structs.
+        taken = np.arange(kept.height)
+        taken[heads[is_longer]] = kept.height + np.arange(np.count_nonzero(is_longer))
         return kept.with_columns(
-            *(kept[column].scatter(heads[is_longer], of_first) for column, of_first in values.items()),
+            *(
+                pl.concat([kept[name], of_first.cast(kept[name].dtype)]).gather(taken)
+                for name, of_first in values.items()
+            ),
             pl.Series(DEADLINE, [None], pl.Datetime("us", "UTC"))
             .new_from_index(0, kept.height)
             .scatter(heads, deadline),

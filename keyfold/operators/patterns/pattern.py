@@ -25,7 +25,7 @@ from keyfold.keyed.job.tables import Append
 from keyfold.operators.ordering import in_order
 from keyfold.operators.patterns.matching import Passed, find
 from keyfold.operators.patterns.vocabulary import Pattern
-from keyfold.schemas import names_of
+from keyfold.schemas import check_condition, names_of, require
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros
 
@@ -89,7 +89,8 @@ def pattern(
     source, key = as_input(source), names_of(key)
     known, taken = _columns(f"job {name}", source, key, patterns, keep)
     # In the order of the stream's columns, by which ties are ordered.
-    events = pa.schema([field for field in source.stream.event_schema if field.name in known])
+    readable = _readable(source)
+    events = pa.schema([one for one in readable if one.name in known or one.name in source.refined.made])
     others = [field if field.name in key else field.with_nullable(True) for field in events]
     of_steps = [
         events.field(origin).with_name(one).with_nullable(True)
@@ -171,12 +172,19 @@ def _columns(
     """Return the columns of the stream that the job needs, and those that are kept of each step's event."""
     if not patterns:
         raise Misconfigured(f"{where}: patterns is empty; give one at least")
-    names = source.stream.event_schema.names
+    readable = _readable(source)
+    names = readable.names
     wanted = dict.fromkeys([*key, *keep, source.event_time], "key, keep")
     own = {step: {f"{step}_{name}": name for name in keep} for one in patterns.values() for step in one.events}
     taken = {step: {f"{step}_{TIME}": source.event_time, **kept} for step, kept in own.items()}
     for title, one in patterns.items():
-        for place, step in enumerate(one.then.values()):
+        for place, (step_name, step) in enumerate(one.then.items()):
+            require(
+                f"{where}: pattern {title}: {step_name}",
+                step.condition,
+                pl.Expr,
+                "a condition, such as pl.col('n') > 3",
+            )
             used = [*step.condition.meta.root_names()]
             for name in [] if step.where is None else step.where.meta.root_names():
                 # `paid_x` is the column x of the event of the step `paid`, unless the stream has a column of that very name.
@@ -191,6 +199,9 @@ def _columns(
             f"{where}: stream {source.stream.name} has no column {', '.join(strangers)}; it has {', '.join(names)}; and "
             "`where` has those of earlier steps, with the step's name before them"
         )
+    for title, one in patterns.items():
+        for step_name, step in one.then.items():
+            check_condition(f"{where}: pattern {title}: {step_name}", step.condition, readable)
     if twice := [name for name in keep if name in (*key, source.event_time)]:
         raise Misconfigured(f"{where}: keep has {', '.join(twice)}, which is in every row without it; leave it out")
     given = [*wanted, PATTERN, DEADLINE, PROCESSING_DEADLINE, *(one for columns in taken.values() for one in columns)]
@@ -199,6 +210,13 @@ def _columns(
             f"{where}: the stream or another step has a column {', '.join(reserved)} too; name the step otherwise"
         )
     return set(wanted), taken
+
+
+def _readable(source: Input) -> pa.Schema:
+    """Return the columns of the stream, in its order, and those that are made of them."""
+    made = {name: source.schema.field(name) for name in source.refined.made}
+    stored = {one.name: one for one in source.stream.event_schema}
+    return pa.schema([*(stored | made).values()])
 
 
 def _output(
