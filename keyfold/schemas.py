@@ -140,11 +140,18 @@ def field_of(where: str, name: str, schema: pa.Schema) -> pa.Field:
 def names_of(given: str | Sequence[str]) -> tuple[str, ...]:
     """Return names of columns that are given as a sequence, or as one text.
 
+    Raises:
+        Misconfigured: they are none.
+
     Example:
         >>> names_of("user")
         ('user',)
     """
-    return (given,) if isinstance(given, str) else tuple(given)
+    if isinstance(given, str):
+        return (given,)
+    if not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
+        raise Misconfigured(f"{given!r} stands where names of columns should: give one as text, or a list of them")
+    return tuple(given)
 
 
 def check_name(what: str, name: str) -> None:
@@ -172,6 +179,57 @@ def require(where: str, given: object, kinds: Any, wanted: str) -> None:
     """
     if not isinstance(given, kinds):
         raise Misconfigured(f"{where} is {given!r}; it must be {wanted}")
+
+
+def check_by_row(where: str, how: pl.Expr) -> None:
+    """Check that the value of an expression for a row is of that row alone.
+
+    Raises:
+        Misconfigured: it takes several rows together, of which a file or a batch has only some.
+
+    Example:
+        >>> check_by_row("input clicks: where", pl.col("cents") > pl.col("cents").mean())
+        Traceback (most recent call last):
+        keyfold.errors.Misconfigured: input clicks: where: col("cents").mean() takes several rows together, and a file or a \
+batch has only some of them: aggregate with an operator (`windows`, `running`), or write a step
+    """
+    if (part := _of_several_rows(how)) is not None:
+        raise Misconfigured(
+            f"{where}: {part} takes several rows together, and a file or a batch has only some of them: aggregate with an "
+            "operator (`windows`, `running`), or write a step"
+        )
+
+
+def _of_several_rows(how: pl.Expr) -> pl.Expr | None:
+    try:
+        meta, parts = how.meta, how.meta.pop()
+        if meta.eq(pl.len()):
+            return how
+        # A row's place in a series is the row's own.
+        is_looked_up = any(one.meta.is_literal() and not one.meta.is_scalar() for one in parts)
+        is_in_order = meta.is_length_preserving() and not meta.is_row_separable() and not is_looked_up
+        if meta.root_names() and (meta.is_scalar() or is_in_order):
+            return how
+    except (pl.exceptions.PolarsError, AttributeError):
+        # Polars does not tell of functions of Python, and of elements of lists; before version 2 of nothing.
+        return None
+    return next((found for one in parts if (found := _of_several_rows(one)) is not None), None)
+
+
+def check_condition(where: str, how: object, columns: pa.Schema) -> None:
+    """Check that an expression is a condition on a row of these columns.
+
+    Raises:
+        Misconfigured: it is no expression, names another column, is not true or false, or takes several rows together.
+    """
+    if not isinstance(how, pl.Expr):
+        raise Misconfigured(f"{where} is {how!r}; it must be an expression, such as pl.col('amount') > 3")
+    for name in how.meta.root_names():
+        field_of(where, name, columns)
+    # Of a column alone: to tell the type of others, Polars may start threads, which a fork after an import lacks.
+    if how.meta.is_column() and not types.is_boolean(kind := columns.field(how.meta.output_name()).type):
+        raise Misconfigured(f"{where} is {how}, which is {kind}; it must be true or false")
+    check_by_row(where, how)
 
 
 def nearest(name: str, known: Sequence[str]) -> str:

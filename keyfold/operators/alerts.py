@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column, plain_columns, required
+from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.state import State
@@ -19,7 +20,7 @@ from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.conditions import BEGAN, BEGAN_AT, CHANGE, ENDED, ROLE, after_times, held, listed
 from keyfold.operators.ordering import Ordered, in_order, waiting
-from keyfold.schemas import Columns, names_of
+from keyfold.schemas import Columns, check_condition, names_of, require
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, micros, to_micros
 
@@ -97,6 +98,9 @@ def alert(
         subject: the column with the subject of a `Listed` condition; NULL of others.
         settings: other arguments of `KeyedJob`.
 
+    Raises:
+        Misconfigured: there is no condition, or one is no condition on an event.
+
     Example:
         >>> from datetime import UTC, datetime, timedelta
         >>> from keyfold import Input, Stream, TestHarness
@@ -112,11 +116,16 @@ def alert(
         >>> harness.batch(came).tables["warm_rooms"].select("room", "celsius", "alert", "change").rows()
         [('hall', 31.0, 'WARM', 'BEGAN'), ('hall', 20.0, 'WARM', 'ENDED')]
     """
-    for one in conditions.values():
-        if isinstance(one, Held):
-            _ = one.times  # refuses what is no duration
     source, key = as_input(source), names_of(key)
     events, event_time = source.schema, source.event_time
+    if not conditions:
+        raise Misconfigured(f"job {name}: conditions is empty; give one at least")
+    for title, one in conditions.items():
+        require(f"job {name}: {title}", one, Held | Listed, "Held(begins, ends)")
+        if isinstance(one, Held):
+            _ = one.times  # refuses what is no duration
+            check_condition(f"job {name}: {title}: begins", one.begins, events)
+            check_condition(f"job {name}: {title}: ends", one.ends, events)
     made = _columns(conditions, named, subject)
     looked_at = [one for one in events.names if one not in key]
     output_columns = OutputColumns(name, source, key, made={one.name: looked_at for one in made} | {subject: looked_at})

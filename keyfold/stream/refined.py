@@ -8,7 +8,7 @@ import polars as pl
 import polars_hash  # noqa: F401 - gives expressions their `nchash`
 
 from keyfold.errors import Misconfigured
-from keyfold.schemas import require
+from keyfold.schemas import check_by_row, require
 
 if TYPE_CHECKING:
     from keyfold.keyed.job.inputs import JobTable
@@ -69,7 +69,7 @@ class Refinable:
         Rows for which it is false or NULL are left out when they are read. They advance event time, as all rows of the table do.
 
         Raises:
-            Misconfigured: it is no expression, or names a column that was derived or exploded before.
+            Misconfigured: it is no expression of one row, or names a column that was derived or exploded before.
 
         Example:
             >>> from keyfold import Stream
@@ -86,7 +86,7 @@ class Refinable:
         """Add columns computed from the stored ones, which may be part of a job's key. They can also rename: `id=pl.col("no")`.
 
         Raises:
-            Misconfigured: a value is no expression, names a column that was derived or exploded before, or makes such a column.
+            Misconfigured: a value is no expression of one row, names a column that was derived or exploded before, or makes such a column.
         """
         one = as_refined(self)
         for name, how in columns.items():
@@ -146,6 +146,8 @@ class Refined(Refinable):
             Misconfigured: it is none, or names a column that is made.
         """
         require(f"{self}: {what}", how, kinds, f"an expression, such as {example}")
+        if isinstance(how, pl.Expr):
+            check_by_row(f"{self}: {what}", how)
         if made := [name for name in roots_of(how) if name in self.made]:
             raise Misconfigured(
                 f"{self}: {what} names {made[0]}, which is made of stored columns; give its expression, since all are over these"

@@ -10,8 +10,23 @@ import pytest
 
 from keyfold import STEP_DECIDES, Append, Input, KeyedJob, Stream, Upsert, required
 from keyfold.errors import Misconfigured
-from keyfold.operators import collect, count, quantile, windows
+from keyfold.operators import (
+    Held,
+    Pattern,
+    alert,
+    as_of_join,
+    collect,
+    count,
+    first,
+    pattern,
+    quantile,
+    sessions_until,
+    top_of_windows,
+    top_rows,
+    windows,
+)
 from keyfold.operators import max as greatest
+from keyfold.operators import min as min_of
 from keyfold.operators import sum as sum_of
 from keyfold.stream import TIMESTAMP, Rule
 
@@ -32,9 +47,23 @@ def job(**settings: Any) -> KeyedJob:
     return KeyedJob("visits", Input(CLICKS, final_at=STEP_DECIDES), **{**of, **settings})
 
 
+CENTS = pl.col("cents")
+DEAR, COUNTED = CENTS > 3, {"clicks": count()}
+SEEN = Stream("clicks", [*CLICK, pa.field("seen_at", TIMESTAMP)], event_time="at")
+LEFT = "l", Input(CLICKS, columns=("user", "at", "cents"))
+RIGHT = "r", Input(CLICKS.derive(then=pl.col("at")), "then", columns=("user", "then"))
+
+
+def held(begins: Any) -> KeyedJob:
+    return alert("j", CLICKS, {"dear": Held(begins, CENTS < 1)}, key="user")
+
+
 # Of these a type checker would say the same.
 stream: Any = Stream
 UNTYPED: Any = CLICKS
+UNTYPED_NAME: Any = "user"
+UNTYPED_HOW: Any = "outer"
+UNTYPED_KEY: Any = pl.col("user")
 FAULTS: dict[str, Callable[[], Any]] = {
     "stream My clicks: the name 'My clicks' must be lower-case": lambda: stream("My clicks", CLICK, event_time="at"),
     "must be lower-case": lambda: stream("a/../b", CLICK, event_time="at"),
@@ -84,7 +113,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "input clicks: delay is '5 minutes': write a number": lambda: Input(CLICKS, delay="5 minutes"),
     "input clicks: delay is '-5m'": lambda: Input(CLICKS, delay="-5m"),
     "input clicks: idle_timeout is 'soon'": lambda: Input(CLICKS, idle_timeout="soon"),
-    r"n is 'count'; give an aggregate, such as count\(\)": lambda: per_hour(of={"n": "count"}),
+    r"n is 'count'; it must be an aggregate, such as count\(\)": lambda: per_hour(of={"n": "count"}),
     "no column cent; did you mean cents": lambda: per_hour(of={"n": sum_of("cent")}),
     "the value of sum is 3; it must be a column's name": lambda: sum_of(3),  # type: ignore[arg-type]
     "collect: at_most is 0; it must be 1 or more": lambda: collect("cents", 0),
@@ -98,6 +127,70 @@ FAULTS: dict[str, Callable[[], Any]] = {
     ),
     r"job visits: step is 7; it must be a function \(state, events, clock\)": lambda: job(step=7),
     "(?s)job visits: a table is .*; it must be Append": lambda: job(tables=[pa.schema(CLICK)]),
+    "zone is of `calendar`, and windows of a length are aligned to UTC": lambda: per_hour(zone="Europe/Berlin"),
+    r"where: .*mean\(\).* takes several rows together": lambda: CLICKS.where(CENTS.mean() < CENTS),
+    r'derive: before: col\("cents"\).shift.* takes several rows together': lambda: CLICKS.derive(before=CENTS.shift()),
+    r"derive: rank: len\(\) takes several rows together": lambda: CLICKS.derive(rank=CENTS / pl.len()),
+    r"then: share: .*sum\(\) takes several rows together": lambda: per_hour(
+        then={"share": pl.col("clicks") / pl.col("clicks").sum()}
+    ),
+    r"the value of sum: .*over.* takes several rows together": lambda: sum_of(CENTS.max().over("user")),
+    "then: share is 'clicks'; it must be an expression": lambda: per_hour(then={"share": "clicks"}),
+    "then: clicks is a column that the job goes by": lambda: per_hour(then={"clicks": pl.col("clicks") * 2}),
+    "count: where is 'user'; it must be a condition": lambda: count(UNTYPED_NAME),
+    "the aggregates is .*; it must be a dict": lambda: per_hour(of=[count()]),
+    "stands where names of columns should": lambda: windows("j", CLICKS, COUNTED, key=UNTYPED_KEY, length="1h"),
+    "output: there is no column click to write; did you mean clicks": lambda: per_hour(
+        output={"user": pl.String, "click": pl.Int64, "clicks": pl.Int64}
+    ),
+    "least is the min of Int64, and declared as String": lambda: per_hour(
+        of={"least": min_of("cents"), **COUNTED}, output={"user": pl.String, "clicks": pl.Int64, "least": pl.String}
+    ),
+    "a sum is declared as float32": lambda: per_hour(
+        of={"paid": sum_of(CENTS / 2), **COUNTED}, output={"user": pl.String, "clicks": pl.Int64, "paid": pl.Float32}
+    ),
+    "most is 'paid'; it must be of `by`": lambda: per_hour(most="paid"),
+    "highest is 'paid'; it must be an aggregate": lambda: top_of_windows(
+        "j", CLICKS, COUNTED, n=1, by="user", highest="paid", length="1h"
+    ),
+    "ties: there is no column cent; did you mean cents": lambda: top_rows(
+        "j", CLICKS, n=1, highest="at", ties="cent", key="user"
+    ),
+    "input clicks: at: there is no column seen": lambda: per_hour(Input(CLICKS, "seen")),
+    "input clicks: at is seen_at, which may be NULL": lambda: per_hour(Input(SEEN, "seen_at")),
+    r"key column half may be NULL.*derive it with `fill_null`.*where\(pl.col\('cents'\)": lambda: windows(
+        "j", CLICKS.derive(half=CENTS // 2), COUNTED, key="half", length="1h"
+    ),
+    "job j: conditions is empty": lambda: alert("j", CLICKS, {}, key="user"),
+    r"job j: dear is .*; it must be Held": lambda: alert("j", CLICKS, {"dear": DEAR}, key="user"),  # type: ignore[dict-item]
+    "dear: begins is 'cents > 3'; it must be an expression": lambda: held("cents > 3"),
+    "dear: begins: there is no column cent; did you mean cents": lambda: held(pl.col("cent") > 3),
+    r'dear: begins is col\("cents"\), which is int64; it must be true or false': lambda: held(CENTS),
+    "pattern dear: again is .*, which is int64; it must be true or false": lambda: pattern(
+        "j", CLICKS, {"dear": Pattern({"once": DEAR, "again": CENTS}, within="1h")}, key="user"
+    ),
+    "until: there is no column cent; did you mean cents": lambda: sessions_until(
+        "j",
+        CLICKS,
+        {"n": count(), "since": first("at")},
+        until=pl.col("cent") > 3,
+        key="user",
+        silence="1h",
+        closed_for="1h",
+    ),
+    "how is 'outer'; it must be one of inner, left": lambda: as_of_join(
+        "j", LEFT, RIGHT, "user", within="1h", how=UNTYPED_HOW
+    ),
+    "key: input l: there is no column usr; did you mean user": lambda: as_of_join("j", LEFT, RIGHT, "usr", within="1h"),
+    "job j: cents: events have a column of this name": lambda: sessions_until(
+        "j",
+        CLICKS,
+        {"n": count(), "since": first("at"), "cents": sum_of("cents")},
+        until=DEAR,
+        key="user",
+        silence="1h",
+        closed_for="1h",
+    ),
     "user is uint8, which a Delta table": lambda: Append({"user": pl.UInt8}),
     "key has no column usr; it has user": lambda: Upsert({"user": pl.String}, "usr"),
 }

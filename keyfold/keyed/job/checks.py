@@ -85,6 +85,12 @@ def _check_input(at: str, key: tuple[str, ...], one: Input, *, is_only: bool) ->
         raise Misconfigured(
             f"{at}: event_time {one.event_time} is {one.schema.field(one.event_time).type}; it must be {TIMESTAMP}"
         )
+    time = field_of(f"{at}: at", one.stored_time, one.stream.event_schema)
+    if one.producer is None and time.name != one.stream.event_time and one.may_lack(time):
+        raise Misconfigured(
+            f"{at}: at is {time.name}, which may be NULL: declare it with nullable=False if no event lacks it, or leave such "
+            f"events out: {one.stream.name}.where(pl.col({time.name!r}).is_not_null())"
+        )
     if (one.watermark_delay, one.longest_silence)[1] == timedelta(0):
         raise Misconfigured(f"{at}: idle_timeout is 0s; it must be longer than nothing")
     _check_condition(at, one)

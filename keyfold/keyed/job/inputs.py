@@ -242,8 +242,15 @@ class Input:
         return rows.with_columns(pl.lit(None, kinds[name]).alias(name) for name in lacking).filter(self.condition)
 
     def may_lack(self, column_: pa.Field) -> bool:
-        """Return whether an event may have no value in a column: it is nullable, and the condition does not name it."""
-        return column_.nullable and (self.condition is None or column_.name not in self.condition.meta.root_names())
+        """Return whether an event may have no value in a column: it is nullable, and the condition names nothing it is made of."""
+        how, named = self.derived.get(column_.name), [] if self.condition is None else self.condition.meta.root_names()
+        if not column_.nullable or how is None:
+            return column_.nullable and column_.name not in named
+        table = pl.Schema(self.stream.event_schema)
+        is_null = pl.DataFrame(schema=table).clear(1).select(made=expression_of(how))["made"].has_nulls()
+        return is_null and any(
+            self.stream.event_schema.field(one).nullable and one not in named for one in roots_of(how)
+        )
 
     def check_key(self, where: str, column_: pa.Field) -> None:
         """Check that no event lacks a column of the key.
@@ -252,10 +259,14 @@ class Input:
             Misconfigured: one may.
         """
         if self.may_lack(column_):
+            how = self.derived.get(column_.name)
+            root = column_.name if how is None else roots_of(how)[0]
+            remedy = (
+                "declare it with nullable=False if no event lacks it" if how is None else "derive it with `fill_null`"
+            )
             raise Misconfigured(
-                f"{where}: key column {column_.name} may be NULL, and NULL equals nothing, not even itself: declare it with "
-                f"nullable=False if no event lacks it, or leave such events out: "
-                f"{self.stream.name}.where(pl.col({column_.name!r}).is_not_null())"
+                f"{where}: key column {column_.name} may be NULL, and NULL equals nothing, not even itself: {remedy}, or leave "
+                f"such events out: {self.stream.name}.where(pl.col({root!r}).is_not_null())"
             )
 
     def with_defaults(

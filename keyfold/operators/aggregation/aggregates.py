@@ -10,7 +10,7 @@ import pyarrow as pa
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.schemas import require, type_of
+from keyfold.schemas import check_by_row, require, type_of
 
 COUNTED = "n_events"
 """Default name of the column with the number of events that a row stands for."""
@@ -51,6 +51,8 @@ class Aggregate:
 
     def __post_init__(self) -> None:
         require(f"the value of {self.joined}", self.value, pl.Expr, "a column's name or an expression")
+        if self.joined not in ("between", "falls"):
+            check_by_row(f"the value of {self.joined}", self.value)
         if self.joined in ("count_distinct", "quantile", "collect") and self.at_most < 1:
             raise Misconfigured(f"{self.joined}: at_most is {self.at_most}; it must be 1 or more")
 
@@ -73,6 +75,9 @@ class Aggregate:
 
 def count(where: pl.Expr | None = None) -> Aggregate:
     """Count all events, or those for which a condition is true."""
+    require(
+        "count: where", where, pl.Expr | None, "a condition, such as pl.col('amount') > 3; count_distinct counts values"
+    )
     one = pl.lit(1, pl.Int64) if where is None else where.fill_null(value=False).cast(pl.Int64)
     return Aggregate(one, "sum")
 
@@ -126,8 +131,8 @@ def quantile(value: str | pl.Expr, q: float, at_most: int = 10_000) -> Aggregate
     Raises:
         Misconfigured: `q` is not from 0 to 1.
     """
-    if not 0 <= q <= 1:
-        raise Misconfigured(f"a quantile is from 0 to 1, such as 0.5 for the median, and not {q}")
+    if not isinstance(q, int | float) or not 0 <= q <= 1:
+        raise Misconfigured(f"a quantile is from 0 to 1, such as 0.5 for the median, and not {q!r}")
     return Aggregate(_value(value), "quantile", at_most=at_most, q=q)
 
 
@@ -160,6 +165,17 @@ IN_PARTS = ("count", "sum", "min", "max", "mean", "first", "last", "count_distin
 """The aggregates that are kept in parts, in any order: of `windows`, `sessions`, `totals` and `top_of_windows`."""
 
 
+def check_aggregates(of: Mapping[str, Aggregate]) -> None:
+    """Check that values are aggregates.
+
+    Raises:
+        Misconfigured: one is none.
+    """
+    require("the aggregates", of, Mapping, "a dict of columns and aggregates, such as {'clicks': count()}")
+    for name, one in of.items():
+        require(name, one, Aggregate, "an aggregate, such as count() or sum('cents')")
+
+
 def require_known(
     job: str, of: Mapping[str, Aggregate], known: Collection[str], operator: str = "this operator"
 ) -> None:
@@ -168,6 +184,7 @@ def require_known(
     Raises:
         Misconfigured: it lacks one.
     """
+    check_aggregates(of)
     for name, one in of.items():
         if one.kind_of not in known:
             raise Misconfigured(f"job {job}: {name} is a {one.kind_of}; {operator} has {', '.join(known)}")

@@ -18,7 +18,7 @@ from keyfold.operators.aggregation.aggregates import COUNTED
 from keyfold.operators.aggregation.combined_rows import counting_job, number_of_events
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes, expiry_of
 from keyfold.operators.ordering import in_order
-from keyfold.schemas import names_of
+from keyfold.schemas import field_of, names_of
 from keyfold.stream import TIMESTAMP
 
 RANK = "rank"
@@ -31,7 +31,7 @@ def top_rows(
     *,
     n: int,
     highest: str,
-    ties: tuple[str, ...] = (),
+    ties: str | Sequence[str] = (),
     key: str | Sequence[str],
     counted: str = COUNTED,
     changes: bool = False,
@@ -77,6 +77,9 @@ def top_rows(
         raise Misconfigured(
             f"job {name}: highest is {highest}; it must be a column of events that is never NULL (nullable=False)"
         )
+    ties = names_of(ties)
+    for one in ties:
+        field_of(f"job {name}: ties", one, events)
     by, others = list(key), [one for one in events.names if one not in (*key, highest, *ties)]
     order = [*key, highest, *ties, *others]
     descending = [one == highest for one in order]
@@ -128,8 +131,8 @@ def last_rows(
 
     - **Without `expires`**, keys never close, so no event is late.
     - **With `expires`**, a key that was silent for longer leaves state. The table keeps its row, and `<name>_expired` gets a row
-      with the number of its events. An event is late if it is that much behind the watermark, so that no older row replaces a
-      newer one.
+      with the number of its events; how many such rows a key has depends on the batches, and their sum does not. An event is
+      late if it is that much behind the watermark, so that no older row replaces a newer one.
 
     Args:
         name: the job's name.

@@ -15,6 +15,7 @@ from keyfold.keyed.job.inputs import STEP_DECIDES, Input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import StepFunction
 from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError, summed
 from keyfold.operators.aggregation.aggregates import IN_PARTS, Aggregate, count, require_known, value_type
 from keyfold.operators.aggregation.parts import (
@@ -129,6 +130,10 @@ def _parts_of(job: str, name: str, one: Aggregate, source: Input, output: pa.Sch
         check_is_number(where, value)
     if one.joined in ("min", "max", "count_distinct") and value.is_nested():
         raise Misconfigured(f"{where}: {value} has no order; give a field of it, or another plain value")
+    if one.joined in ("sum", "mean") and name in output.names and output.field(name).type == pa.float32():
+        raise Misconfigured(
+            f"{where}: a {one.joined} is declared as float32, and made in 64 bits; declare it as float64"
+        )
     if one.joined in ("sum", "mean") and value.is_float():
         return float_sum(name, one.value, lineage, mean=one.joined == "mean")
     if one.joined == "mean":
@@ -143,6 +148,9 @@ def _parts_of(job: str, name: str, one: Aggregate, source: Input, output: pa.Sch
     )
     if name in output.names and one.kind is None:
         field = output.field(name)
+    shown = polars_schema(pa.schema([field]))[field.name]
+    if one.joined in ("min", "max") and shown != value and not (shown.is_numeric() and value.is_numeric()):
+        raise Misconfigured(f"{where} is the {one.joined} of {value}, and declared as {shown}; declare it as {value}")
     if one.joined == "sum" and not (field.type == pa.int64() or types.is_decimal128(field.type)):
         raise Misconfigured(f"{where} is a sum of {value}, and {field.type}; make it int64 or a decimal of 38 digits")
     return plain(name, one.value, one.joined, field)

@@ -10,8 +10,17 @@ from keyfold.columns import column, lineage_of, with_lineage
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.tables import OutputTable
-from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, readable, type_in
-from keyfold.schemas import Columns, arrow_type, declared_schema, field_of, nearest, stored_schema
+from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, check_aggregates, readable, type_in
+from keyfold.schemas import (
+    Columns,
+    arrow_type,
+    check_by_row,
+    declared_schema,
+    field_of,
+    nearest,
+    require,
+    stored_schema,
+)
 from keyfold.stream import TIMESTAMP
 from keyfold.stream.refined import roots_of
 
@@ -25,9 +34,7 @@ def counted_by(of: Mapping[str, Aggregate], counted: str) -> str:
     Raises:
         Misconfigured: a value of `of` is no aggregate.
     """
-    for name, one in of.items():
-        if not isinstance(one, Aggregate):
-            raise Misconfigured(f"{name} is {one!r}; give an aggregate, such as count() or sum('cents')")
+    check_aggregates(of)
     return counted or next((name for name, one in of.items() if one.counts), COUNTED)
 
 
@@ -59,6 +66,14 @@ class OutputColumns:
 
     def __post_init__(self) -> None:
         one, where = self.source, f"job {self.job}: key"
+        for name, how in self.then.items():
+            require(
+                f"job {self.job}: then: {name}",
+                how,
+                pl.Expr,
+                "an expression, such as pl.col('cents') / pl.col('clicks')",
+            )
+            check_by_row(f"job {self.job}: then: {name}", how)
         known = [name for name in (*one.stream.event_schema.names, *one.refined.made) if name != one.event_time]
         for name in self.key:
             if name == one.event_time:
@@ -97,7 +112,22 @@ class OutputColumns:
         """
         where = f"job {self.job}: output"
         if declared is not None:
-            return self._with_lineage(stored_schema(where, declared, self.key))
+            given = stored_schema(where, declared, self.key)
+            known = [
+                *(self.key if by is None else by),
+                *times,
+                *self.of,
+                *self.then,
+                *self.made,
+                *(one.name for one in more),
+                counted,
+            ]
+            for name in given.names:
+                if name not in (*known, *self.key):
+                    raise Misconfigured(
+                        f"{where}: there is no column {name} to write{nearest(name, [*filter(None, known)])}"
+                    )
+            return self._with_lineage(given)
         events, table = self.source.schema, readable(self.source)
         of_events = [field_of(f"job {self.job}: key", name, events) for name in (self.key if by is None else by)]
         for one in of_events:
@@ -112,6 +142,10 @@ class OutputColumns:
         fields += more
         known = declared_schema(where, [*fields, *hidden])
         for name, how in self.then.items():
+            if name in (counted, *(one.name for one in of_events)):
+                raise Misconfigured(
+                    f"job {self.job}: then: {name} is a column that the job goes by; give it another name"
+                )
             made = type_in(f"job {self.job}: then: {name}", how, known)
             what = f"Computed from {', '.join(dict.fromkeys(how.meta.root_names())) or 'a constant'}"
             fields = [one for one in fields if one.name != name]
@@ -157,7 +191,7 @@ def _of_aggregate(where: str, name: str, one: Aggregate, table: pa.Schema) -> pa
         field_of(where, root, table)
     value = type_in(where, one.value, table)
     kind = one.kind or arrow_type(value)
-    if one.joined in _FLOATS:
+    if one.joined in _FLOATS or (one.joined == "sum" and value.is_float()):
         kind = pa.float64()
     elif one.joined in _INTEGERS or (one.joined == "sum" and value.is_integer()):
         kind = pa.int64()

@@ -23,7 +23,7 @@ from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.sessions_until import SESSION_AGGREGATES
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
 from keyfold.operators.ordering import waiting
-from keyfold.schemas import Columns, names_of
+from keyfold.schemas import Columns, check_condition, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, micros, to_micros, to_times
 
@@ -67,7 +67,7 @@ def sessions_while(
         source: the stream, or its `Input`.
         of: the aggregates by column: one `count`, and `first`, `last`, `between`, `falls`, `sum`, `mean`, `min` or `max`. One
             is the first event time.
-        while_: the condition of an event; never NULL.
+        while_: the condition of an event; NULL is false.
         pause: event time without the condition that ends a session.
         key: the key columns.
         output: columns of the table of sessions: the key, any of `of`, and of `then`; by default all.
@@ -99,6 +99,7 @@ def sessions_while(
     timeout = as_timeout(f"job {name}: silence", silence)
     source, key, pause = as_input(source), names_of(key), as_duration(f"job {name}: pause", pause)
     events, event_time = source.schema, source.event_time
+    check_condition(f"job {name}: while_", while_, events)
     require_known(name, of, (*SESSION_AGGREGATES, "falls"), "sessions_while")
     counted, start = count_and_start(name, of, event_time)
     number = pl.col(counted).sum()
@@ -176,7 +177,7 @@ class _Cut:
         self._spans = Spans(job.of, rows, job.key, job.event_time, job.events.names, job.start)
         self._rows, begins_key = self._spans.ordered.events, self._spans.ordered.begins_key
         time, watermark, pause = to_micros(self._rows[job.event_time]), micros(clock.watermark), micros(job.pause)
-        holds = self._rows.with_columns(job.while_.alias(HOLDS))[HOLDS].to_numpy().copy()
+        holds = self._rows.with_columns(job.while_.fill_null(value=False).alias(HOLDS))[HOLDS].to_numpy().copy()
         firsts = self._spans.whole(self._spans.ordered.starts)[HOLDS]
         known = firsts.is_not_null().to_numpy()
         holds[self._spans.ordered.starts[known]] = firsts.drop_nulls().to_numpy()

@@ -22,7 +22,7 @@ def kept_fields(job: str, of: Mapping[str, Aggregate], source: Input, output: pa
     """Return the columns of the aggregates in a row that stands for several events; its event columns are of the last event.
 
     Raises:
-        Misconfigured: a value is of a column that events lack, or a sum is not of whole numbers or decimals.
+        Misconfigured: a value is of a column that events lack, or has the name of one that they have; or a sum is not of whole numbers or decimals.
     """
     found = list[pa.Field]()
     for name, one in of.items():
@@ -34,6 +34,10 @@ def kept_fields(job: str, of: Mapping[str, Aggregate], source: Input, output: pa
         if one.joined == "sum":
             kind = sum_type(where, kind)
         if one.joined != "last":
+            if name in source.schema.names:
+                raise Misconfigured(
+                    f"{where}: events have a column of this name, which state keeps too; name it otherwise"
+                )
             found.append(pa.field(name, kind))
     return found
 

@@ -15,11 +15,11 @@ from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
-from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate
+from keyfold.operators.aggregation.aggregates import COUNTED, IN_PARTS, Aggregate, readable, require_known
 from keyfold.operators.aggregation.chosen_rows import RANK
 from keyfold.operators.aggregation.combined_rows import Aggregates, counting_job, newest
 from keyfold.operators.aggregation.inference import OutputColumns
-from keyfold.schemas import Columns, names_of
+from keyfold.schemas import Columns, field_of, names_of, nearest
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, period_start
 
@@ -88,7 +88,12 @@ def top_of_windows(
         raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
     source, by, length = as_input(source), names_of(by), as_duration(f"job {name}: length", length)
     event_time = source.event_time
-    ranking = of[highest].value.meta.root_names() if highest in of else []
+    require_known(name, of, IN_PARTS)
+    if highest not in of or of[highest].joined == "collect":
+        raise Misconfigured(
+            f"job {name}: highest is {highest!r}; it must be an aggregate that has an order{nearest(highest, list(of))}"
+        )
+    ranking = of[highest].value.meta.root_names()
     output_columns = OutputColumns(name, source, (), of, then or {}, {RANK: [*ranking, *by], GROUPS: by})
     place = column(RANK, pa.int64(), "Place among the groups of the window, from 1", nullable=False)
     table = output_columns.output(output, by=by, times=(START, END), more=[place])
@@ -141,7 +146,7 @@ def top_of_windows(
         column(one, TIMESTAMP, what, lineage=(event_time,), nullable=False)
         for one, what in ((START, "Start of the window (UTC)"), (DEADLINE, "End of the window (UTC)"))
     )
-    keyed = [start, *passed_on(pa.schema([source.stream.event_schema.field(one) for one in by]))]
+    keyed = [start, *passed_on(pa.schema([field_of(f"job {name}: by", one, readable(source)) for one in by]))]
     # A sum of no values is 0.
     kept = [one.with_nullable(one.name not in sums.sums and one.nullable) for one in sums.fields]
     return counting_job(

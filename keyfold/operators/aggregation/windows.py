@@ -17,7 +17,7 @@ from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, Upsert
-from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate
 from keyfold.operators.aggregation.combined_rows import Aggregates, counting_job, newest
 from keyfold.operators.aggregation.inference import OutputColumns, counted_by
 from keyfold.schemas import Columns, field_of, names_of
@@ -185,7 +185,7 @@ def windows(
     event_time = source.event_time
     shape = _shape(name, length, every, calendar, zone)
     overlaps = isinstance(shape, _Spans) and shape.overlaps
-    counted = counted_by({} if overlaps or most else of, counted)
+    counted = counted_by(of, counted or (COUNTED if overlaps or most else ""))
     is_open = [column(IS_OPEN, pa.bool_(), "Whether it may still change", nullable=False)] if while_open else []
     groups = [*key, *names_of(by)]
     # An upsert table has the groups in its key.
@@ -195,6 +195,10 @@ def windows(
     )
     if counted not in table.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
+    if most and (
+        most not in (*names_of(by), *of, counted) or (most in of and of[most].joined in ("collect", "first", "last"))
+    ):
+        raise Misconfigured(f"job {name}: most is {most!r}; it must be of `by`, or an aggregate that has an order")
     if while_open and (overlaps or most):
         raise Misconfigured(f"job {name}: while_open is for windows that do not overlap, without most")
     lateness = None if allowed_lateness is None else as_duration(f"job {name}: allowed_lateness", allowed_lateness)
@@ -356,6 +360,10 @@ def _shape(
         except ValueError as error:
             raise Misconfigured(f"job {job}: zone is {zone!r}: {error}") from None
     length = as_duration(f"job {job}: length", length)
+    if zone != "UTC":
+        raise Misconfigured(
+            f"job {job}: zone is of `calendar`, and windows of a length are aligned to UTC; give one of the two"
+        )
     every = length if every is None else as_duration(f"job {job}: every", every)
     if not timedelta(0) < every <= length or length % every:
         raise Misconfigured(f"job {job}: every is {every}; length, {length}, must be a multiple of it")
@@ -365,7 +373,8 @@ def _shape(
 def _with_the_most(rows: pl.DataFrame, groups: list[str], most: str, counted: str) -> pl.DataFrame:
     """Return the rows with the greatest value of each group; the first has the number of events of the whole group."""
     rows = rows.with_columns(pl.col(counted).sum().over(groups))
-    rows = rows.filter(pl.col(most) == pl.col(most).max().over(groups))
+    # Where no row has a value, all are equal: their events must be counted.
+    rows = rows.filter(pl.col(most).eq_missing(pl.col(most).max().over(groups)))
     # Sort, so that the first row does not depend on the order of events.
     rows = rows.sort([name for name in rows.columns if name != counted])
     return rows.with_columns(pl.when(pl.struct(groups).is_first_distinct()).then(counted).otherwise(0).alias(counted))

@@ -76,7 +76,7 @@ def as_of_join(
         [3, 4]
     """
     within = as_duration(f"job {name}: within, the greatest age of a version,", within)
-    sides = sides_of(name, key, left, right, how)
+    sides = sides_of(name, key, left, right, how, ("inner", "left"))
     # Only left rows are conserved: versions replace each other, and are in no output row of their own.
     inputs = {
         one: replace(declared, conserved=one == sides.left[0] and how == "left", final_at=STEP_DECIDES)

@@ -59,6 +59,8 @@ def lookup_join(
         >>> harness.written["named_sales"]["title"].to_list()
         ['Green tea', None]
     """
+    if how not in ("inner", "left"):
+        raise Misconfigured(f"job {name}: how is {how!r}; it must be inner or left")
     (input_name, one), (lookup_name, table) = named(events), lookup
     if lacking := [column for column in table.key if column not in one.schema.names]:
         raise Misconfigured(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import polars as pl
 import pyarrow as pa
@@ -15,7 +15,7 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, StepFunction
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.schemas import names_of
+from keyfold.schemas import field_of, names_of
 from keyfold.stream import TIMESTAMP
 
 How = Literal["inner", "left", "outer"]
@@ -106,13 +106,25 @@ def named(side: Side) -> Named:
     return one.stream.name, one
 
 
-def sides_of(job: str, key: str | Sequence[str], first: Side, second: Side, how: How | Semi) -> Sides:
-    """Make the sides of a join.
+def sides_of(
+    job: str,
+    key: str | Sequence[str],
+    first: Side,
+    second: Side,
+    how: How | Semi,
+    known: Sequence[str] = get_args(How),
+) -> Sides:
+    """Make the sides of a join, which has the `known` ways to join.
 
     Raises:
-        Misconfigured: they have the same name, or both have a column that is not in the key.
+        Misconfigured: they have the same name, one lacks a column of the key, or both have a column that is not in the key.
     """
     key, left, right = names_of(key), named(first), named(second)
+    if how not in known:
+        raise Misconfigured(f"job {job}: how is {how!r}; it must be one of {', '.join(known)}")
+    for side, one in (left, right):
+        for name in key:
+            field_of(f"job {job}: key: input {side}", name, one.schema)
     if left[0] == right[0]:
         raise Misconfigured(f"job {job}: both sides are called {left[0]}; give each a name of its own")
     # A semi join writes no column of the right side.

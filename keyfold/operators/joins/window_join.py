@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 
@@ -41,7 +41,7 @@ def window_join(
     length = as_duration(f"job {name}: length", length)
     if length <= timedelta(0):
         raise Misconfigured(f"job {name}: length is {length}; it must be longer than nothing")
-    sides = sides_of(name, key, left, right, how)
+    sides = sides_of(name, key, left, right, how, (*get_args(How), *get_args(Semi)))
     return uncounted_join(name, sides, partial(_join, sides, length, how), settings)
 
 

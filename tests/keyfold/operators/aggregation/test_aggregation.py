@@ -349,7 +349,7 @@ TAKEN = {"source": SCORED.stream.derive(x_n=pl.col("points")), "of": {"x": mean(
 UNTIL = {"of": {"n": count()}, "until": pl.lit(value=False), "silence": "1m", "closed_for": "1m"}
 NO_MOST = "allowed_lateness is 0:00:01; it is longer than nothing, and without most"
 REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
-    (windows, {**SECONDS, "output": GOAL}, "output has no column n_events"),
+    (windows, {**SECONDS, "output": pa.schema([WHO])}, "output has no column n_events"),
     (windows, {**SECONDS, "every": 40 * MINUTE / 60}, "every is 0:00:40"),
     (windows, {}, "give one of length and calendar"),
     (windows, {"calendar": "day", "length": "1d"}, "give one of length and calendar"),
@@ -369,7 +369,8 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (last_n, {**LAST_TWO, "of": {"x": mean("team")}}, "x: String is no number"),
     (sessions_until, UNTIL, r"sessions need one count, and one first\('moment'\)"),
     (sessions, {"gap": timedelta(0)}, "gap is 0:00:00"),
-    (totals, {"output": [POINTS]}, "output: there is no column who; there are points"),
+    (totals, {"output": [POINTS]}, "output: there is no column points to write; there are who, n_events"),
+    (totals, {"output": {"n_events": pl.Int64}}, "output: there is no column who; there are n_events"),
     (totals, {"of": {"sum": sum("points")}, **TO_FLOAT}, "sum is a sum of Int64, and double"),
     (sessions, {"gap": "1m", "allowed_lateness": "1h"}, "sessions have no allowed_lateness, since .* longer delay"),
     (first_rows, {"expires": "0s"}, "expires is 0:00:00"),

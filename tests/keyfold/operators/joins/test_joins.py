@@ -146,7 +146,9 @@ CLASHING = Input(Stream("payments", CLASH, event_time="paid_at"), columns=CLASH)
 RENAME = r"have .*; rename it on one side with `derive\(other=pl.col\('\w+'\)\)` and at='other'"
 FAULTS: dict[str, Callable[[], Any]] = {
     "earliest .* is after latest": lambda: interval_join("j", LEFT, RIGHT, KEY, earliest=MINUTE, latest=-MINUTE),
-    "how is semi": lambda: interval_join("j", LEFT, RIGHT, KEY, earliest="0s", latest="1m", how=cast(Any, "semi")),
+    "how is 'semi'; it must be one of inner, left, outer": lambda: interval_join(
+        "j", LEFT, RIGHT, KEY, earliest="0s", latest="1m", how=cast(Any, "semi")
+    ),
     "within, .*, is -1 day": lambda: as_of_join("j", LEFT, RIGHT, KEY, within=-MINUTE),
     "must be longer than nothing": lambda: window_join("j", LEFT, RIGHT, KEY, length=timedelta(0)),
     "both orders and payments have item; rename it": lambda: as_of_join("j", LEFT, CLASHING, KEY, within=MINUTE),
