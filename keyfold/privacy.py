@@ -8,7 +8,7 @@ column without a declaration is taken for the stream's column of the same name. 
 the stream has any private column: a forgotten declaration hides values, and does not show them.
 
 The message of an exception may quote any value. So a worker that handles private values reports only the type of an exception
-and the line of code that raised it. A `MaskableError` can leave private values out of its message.
+and the line of code that raised it. The message of a `ShowableError` quotes none.
 """
 
 import traceback
@@ -70,21 +70,15 @@ def masked(frame: pl.DataFrame, private: Collection[str]) -> pl.DataFrame:
     return frame.with_columns(pl.lit(MASK).alias(name) for name in frame.columns if name in private)
 
 
-class MaskableError(Exception):
-    """An error that can be shown although values are private: its message quotes none, or `masked` leaves them out."""
-
-    def masked(self, private: Collection[str]) -> str:
-        """Return the message without values of these columns."""
-        return str(self)
+class ShowableError(Exception):
+    """An error that can be shown although values are private: its message quotes none."""
 
 
 def describe_error(error: BaseException, private: Collection[str]) -> str:
     """Describe an error in one line, without private values: by type and message, or by type and the code that raised it."""
     name = type(error).__name__
-    if not private:
+    if not private or isinstance(error, ShowableError):
         return f"{name}: {error}"
-    if isinstance(error, MaskableError):
-        return f"{name}: {error.masked(private)}"
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     where = " < ".join(
         f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}" for frame in reversed(frames)

@@ -6,10 +6,10 @@ from functools import cache
 import polars as pl
 import pyarrow as pa
 
-from keyfold.privacy import MaskableError
+from keyfold.privacy import ShowableError
 
 
-class AnswerError(MaskableError, ValueError):
+class AnswerError(ShowableError, ValueError):
     """A step returned a frame that does not fit its schema. The message names columns and types, and quotes no value."""
 
 

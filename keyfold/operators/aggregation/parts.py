@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
-from keyfold.privacy import MaskableError
+from keyfold.privacy import ShowableError
 from keyfold.schemas import arrow_type
 from keyfold.stream import TIMESTAMP
 
@@ -25,7 +25,7 @@ _BITS, _LOWEST, _NOT_FINITE = 32, -31, 32
 _UNITS = pl.Series([2.0 ** (_BITS * scale) for scale in range(_LOWEST, _NOT_FINITE)])
 
 
-class TooManyValuesError(MaskableError, ArithmeticError):
+class TooManyValuesError(ShowableError, ArithmeticError):
     """A group has more values than its aggregate keeps."""
 
 

@@ -61,7 +61,7 @@ def _totals(one: Aggregate, before: pl.Series, ordered: Ordered) -> pl.Series:
     # A running sum over all keys, less its value before each key's first event.
     began = before_first - (running - delta).gather(ordered.starts)
     totals = running + began.gather(number)
-    return fitted(totals.alias(before.name), before.dtype, events[:, :1])
+    return fitted(totals.alias(before.name), before.dtype)
 
 
 def _sets(before: pl.Series, lists: pl.Series, ignored: tuple[Any, ...], ordered: Ordered) -> pl.Series:

@@ -74,7 +74,7 @@ class Spans:
     Args:
         of: the aggregates by column, with one count.
         state: the rows. A single event has no value in `start`; a row that stands for several is the first of its key.
-        key: the key columns; errors show the first.
+        key: the key columns.
         event_time: the column of event time, by which rows are ordered; ties by all other columns of events.
         events: columns of the events.
         start: the column with the first event time.
@@ -92,7 +92,7 @@ class Spans:
         events: Sequence[str],
         start: str,
     ) -> None:
-        self._of, self._state, self._key, self._start = of, state, key[0], start
+        self._of, self._state, self._start = of, state, start
         (self._counted,) = (column for column, one in of.items() if one.counts)
         # Few rows have aggregates, so those columns are not put in order.
         narrow = state.select(*events, start, self._counted).with_row_index("#at")
@@ -183,7 +183,7 @@ class Spans:
                 both = both.fill_null(0)
             if one.joined == "falls":
                 both = both.fill_null(0).set(self.last_known(one, first, last) < 0, None)
-            values[name] = fitted(both, begins[name].dtype, begins.select(self._key)) if one.joined in _SUMS else both
+            values[name] = fitted(both, begins[name].dtype) if one.joined in _SUMS else both
         return values
 
 

@@ -79,5 +79,5 @@ def test_a_refused_total_of_a_private_key_is_told_with_its_remedy_and_without_va
     error = failure("user")
     assert NAME not in "".join(traceback.format_exception(error))
     assert "job windows" in str(error)
-    assert "total of clicks for user=(private) does not fit into a 64-bit integer" in str(error)
+    assert "a total of clicks does not fit into Int64" in str(error)
     assert "--rebuild`), and start a new generation with --full-refresh" in str(error)

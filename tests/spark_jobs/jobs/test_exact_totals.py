@@ -79,9 +79,7 @@ def test_fuel_of_vehicles_is_exact_or_refused():
         return harness.written[job.name]["fuel_used"].to_list()
 
     assert fuel_used(9e12, 0.0, 10.0, 4.0)[-1] == 9e12 + 6
-    with pytest.raises(
-        TotalTooLargeError, match=r"total of fuel_used for vehicle_id=bus-7.* does not fit into a 64-bit integer"
-    ):
+    with pytest.raises(TotalTooLargeError, match="total of fuel_used does not fit into Int64"):
         fuel_used(9e12, 0.0, 9e12, 0.0)
 
 
@@ -109,9 +107,7 @@ def test_distances_are_exact_or_refused(template, room):
         harness.batch(advance_to=LONG_PAST_ALL)
         assert harness.written[job.name].height
         return
-    with pytest.raises(
-        TotalTooLargeError, match=r"total of distance for (vehicle|ride)_id=.* does not fit into a 64-bit integer"
-    ):
+    with pytest.raises(TotalTooLargeError, match="total of distance does not fit into Int64"):
         harness.batch(advance_to=LONG_PAST_ALL)
 
 
@@ -127,7 +123,7 @@ def test_a_refused_batch_writes_nothing_and_its_remedy_lets_the_job_go_on(withou
     land(LARGE)
     run_job(lakehouse, job, runners=without_spark)
     land(1)
-    message = r"job purchase_totals, .*total of quantity for item=Mac does not fit into.*--rebuild.*--full-refresh"
+    message = r"job purchase_totals, .*total of quantity does not fit into Int64.*--rebuild.*--full-refresh"
     for _ in range(2):
         with pytest.raises(KeyfoldError, match=message):
             run_job(lakehouse, job, runners=without_spark)

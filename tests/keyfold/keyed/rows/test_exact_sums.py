@@ -19,7 +19,7 @@ INT64, DECIMAL = (-(2**63), 2**63 - 1), (1 - 10**38, 10**38 - 1)
 @given(drawn=st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 6)), min_size=1, max_size=6))
 @example(drawn=[("a", 1), ("a", 1), ("a", 1)])  # wraps around into what fits
 @example(drawn=[("b", 1), (None, 1), (None, 6), ("a", 1), ("a", 2), (None, 2)])
-def test_sums_by_key_are_exact_or_the_first_key_that_does_not_fit_is_named(kind, borders, drawn):
+def test_sums_by_key_are_exact_or_refused(kind, borders, drawn):
     least, most = borders
     choice = [least, most, 1, -1, most // 2, 2**62, None]
     rows = [(key, choice[number]) for key, number in drawn]
@@ -30,11 +30,8 @@ def test_sums_by_key_are_exact_or_the_first_key_that_does_not_fit_is_named(kind,
     totals = Counter()
     for key, value in rows:
         totals[key] += value or 0
-    if unfit := [(key, total) for key, total in totals.items() if not least <= total <= most]:
-        # The first key in order, missing ones before others.
-        key, _ = min(unfit, key=lambda one: one[0] or "")
-        held = "a 64-bit integer" if kind == pl.Int64 else "a decimal of 38 digits"
-        with pytest.raises(TotalTooLargeError, match=f"total of value for key={key} does not fit into {held}"):
+    if any(not least <= total <= most for total in totals.values()):
+        with pytest.raises(TotalTooLargeError, match=r"a total of value does not fit into (Int64|Decimal)"):
             summed(frame, ["key"], ["value"])
     else:
         assert dict(summed(frame, ["key"], ["value"]).with_columns(pl.col("value").to_physical()).rows()) == dict(

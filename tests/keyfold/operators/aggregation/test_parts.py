@@ -348,7 +348,7 @@ def test_a_sum_that_its_column_does_not_hold_is_refused(operator):
     job = make({"n": count(), **more, "x": sum("people")}, pa.schema([ROOM, N, ("x", pa.int64())]))
     rows = [{"id": hour, "room": "a", "at": NOON + hour * HOUR, "people": 2**62} for hour in range(2)]
     came = pl.DataFrame(rows, schema=pl.Schema(FACT))
-    with pytest.raises(TotalTooLargeError, match=r"total of (x|people) for .* does not fit into a 64-bit integer"):
+    with pytest.raises(TotalTooLargeError, match=r"total of (x|people) does not fit into Int64"):
         play(job, [came[:1], came[1:]], NOON + timedelta(days=2), 2, [])
 
 
