@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError
 
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.keyed.generation.generations import RECORD, Generation
-from keyfold.keyed.generation.live_record import live_generation_name, live_record
+from keyfold.keyed.generation.live_record import live_entries, live_generation_name, live_record
 from keyfold.lakehouse import Lakehouse, exclusive, read_json
 from keyfold.lakehouse.files import DamagedError, files_below, new_file
 from keyfold.lakehouse.paths import is_table
@@ -60,6 +60,7 @@ def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
         to: a folder or bucket for backups, outside of the lakehouse; created if missing. No backup there is ever removed.
 
     Raises:
+        DamagedError: the folder of a job is gone, whose tables are there; all others are in the backup.
         KeyfoldError: there is no lakehouse or a folder of it cannot be read, `to` is inside of it, another backup is running, or
             runs replace files faster than they can be copied.
         OSError: a disk is full or fails; no backup was made.
@@ -82,6 +83,11 @@ def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
             )
         files = sorted(file for part in parts for file in part.values())
         store.write(name, files)
+        if lost := _lost(lakehouse):
+            raise DamagedError(
+                f"backup {name} is made, but lacks {', '.join(lost)}: {lakehouse.home} has tables of these jobs, and their folders "
+                "are gone; restore them from an earlier backup, or remove the tables if the jobs were removed on purpose"
+            )
     return Backup(name, len(files), sum(file.bytes for file in files), copier.new_bytes)
 
 
@@ -122,6 +128,12 @@ def _live(lakehouse: Lakehouse) -> bytes:
     with suppress(FileNotFoundError):
         return live_record(lakehouse).read_bytes()
     return b""
+
+
+def _lost(lakehouse: Lakehouse) -> list[str]:
+    """The jobs whose live generation is gone, and whose tables are there: without it these are of no use, and not copied."""
+    live = ((job, lakehouse.job(job) / entry.generation) for job, entry in sorted(live_entries(lakehouse).items()))
+    return [job for job, folder in live if is_table(lakehouse.home / "tables" / job) and not (folder / RECORD).exists()]
 
 
 class _Copier:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from keyfold.cli.app import app
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, KeyfoldError
 from keyfold.ingestion import ingest
 from keyfold.keyed.generation.going_live import finish_going_live
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
@@ -146,6 +146,21 @@ def test_what_cannot_be_backed_up_or_restored_is_refused_and_says_why(tmp_path):
         restore(backups, lakehouse)
     with pytest.raises(KeyfoldError, match=f"backups there: {name}"):
         restore(backups, Lakehouse(tmp_path / "new"), "other")
+
+
+def test_a_job_that_is_lost_is_told_and_all_others_are_backed_up(tmp_path):
+    lakehouse, backups = Lakehouse(tmp_path / "home"), tmp_path / "backups"
+    deliver(lakehouse, SALES, "0.ndjson", sales(0))
+    ingest(lakehouse, SALES, settle=timedelta(0))
+    for name in ("purchase_totals", "model_totals"):
+        run_job(lakehouse, build_job(JOBS[name]))
+    shutil.rmtree(lakehouse.job("purchase_totals"))
+    with pytest.raises(Damaged, match="is made, but lacks purchase_totals: "):
+        back_up(lakehouse, backups)
+    restore(backups, again := Lakehouse(tmp_path / "again"))
+    assert rows(again)["model_totals"] == rows(lakehouse)["model_totals"]
+    shutil.rmtree(lakehouse.home / "tables/purchase_totals")  # it was removed on purpose
+    assert back_up(lakehouse, backups)
 
 
 @pytest.mark.parametrize("damage", ["is gone", "is damaged", "is a link"])
