@@ -16,7 +16,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs, project_streams
 from keyfold.runs.correcting import Corrected
 from keyfold.runs.correcting import correct as correct_events
-from keyfold.runs.erasing import Erased, Erasure
+from keyfold.runs.erasing import Erased
 from keyfold.runs.erasing import erase as erase_rows
 from keyfold.runs.jobs import run_summary
 from keyfold.runs.quarantining import Quarantined
@@ -42,13 +42,13 @@ def erase(
     as_json: AsJson = False,
 ) -> None:
     """Erase rows of a stream from its events, quarantine and history, and compute all jobs that read it again."""
-    erasure = Erasure(given_values("--where", where), author_of(who, why))
+    values, author = given_values("--where", where), author_of(who, why)
     if not dry_run and confirm != stream:
         raise typer.BadParameter(
             f"erased rows cannot be restored, not even from the table's history: try with --dry-run, then give --confirm {stream}"
         )
     with _tool(home, stream) as (what, how):
-        erased = erase_rows(*what, erasure, dry_run=dry_run, **how)
+        erased = erase_rows(*what, values, author, dry_run=dry_run, **how)
     counts = {name: getattr(erased, name) for name in ("rows", "files_deleted", "not_searched")}
     _report(stream, counts, erased, as_json, f"give --confirm {stream} instead of --dry-run" if dry_run else "")
 

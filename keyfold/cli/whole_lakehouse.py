@@ -8,9 +8,8 @@ import typer
 from keyfold.cli.options import DEFAULT_HOME, AsJson, Home
 from keyfold.cli.terminal import report
 from keyfold.lakehouse import Lakehouse
-from keyfold.maintenance.backup import back_up
+from keyfold.maintenance.backup import back_up, backups_in
 from keyfold.maintenance.backup import restore as restore_backup
-from keyfold.maintenance.backup_store import BackupStore
 from keyfold.maintenance.checking import check as check_lakehouse
 from keyfold.storage.place import to_place
 
@@ -23,9 +22,10 @@ def check(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
     Every file is read and compared with the checksums in the journals. Runs may continue meanwhile. The exit code is 1 if
     anything is damaged.
     """
-    found = check_lakehouse(Lakehouse(home))
-    report(asdict(found) | {"is_whole": found.is_whole}, as_json, "\n".join(found.describe()))
-    if not found.is_whole:
+    findings = [asdict(one) for one in check_lakehouse(Lakehouse(home))]
+    is_whole = not any(one["is_damage"] for one in findings)
+    report({"is_whole": is_whole, "findings": findings}, as_json)
+    if not is_whole:
         raise typer.Exit(1)
 
 
@@ -48,7 +48,7 @@ def restore(
 ) -> None:
     """Restore a backup to an empty lakehouse directory; the next runs continue from it."""
     if only_list:
-        names = BackupStore(to_place(source)).names()
+        names = backups_in(to_place(source))
         report({"backups": names}, as_json, "\n".join(names) or f"no backup in {source}")
         return
     made = restore_backup(to_place(source), Lakehouse(home), at)

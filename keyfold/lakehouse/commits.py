@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import count
-from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError
@@ -21,6 +20,7 @@ from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.lakehouse.files import sync_file, sync_folder
 from keyfold.lakehouse.log_changes import DataFile
+from keyfold.lakehouse.presence import named_files
 from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place, local_path
 
@@ -95,9 +95,7 @@ def replace_files(table: Place, gone: Sequence[DataFile], files: Sequence[Writte
     properties = CommitProperties(custom_metadata={"keyfold": "files joined"}, max_commit_retries=0)
     for _ in range(_TRIES):
         delta = DeltaTable(str(table))
-        # Paths in Delta's log are URLs: a blank is %20.
-        there = {unquote(path) for path in delta.get_add_actions()["path"].to_pylist()}
-        if not there.issuperset(file.path for file in gone):
+        if not named_files(delta).keys() >= {file.path for file in gone}:
             raise Locked(
                 f"{table}: another process has replaced some of its files; let only one process compact a table"
             )

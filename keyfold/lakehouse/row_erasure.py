@@ -1,13 +1,11 @@
-"""Erase, move or replace rows of a table: in its current version, and on request in its history and on the disk.
+"""Erase, move or change rows of a table: in its current version, and on request in its history and on the disk.
 
 Each file that holds such rows is written again, one for one. Readers of the table's additions notice that rows were changed, and are
 refreshed by whoever calls this (`runs.erasing`, `runs.correcting`, `runs.quarantining`).
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
-from operator import or_
+from collections.abc import Callable, Sequence
 from urllib.parse import unquote
 
 import polars as pl
@@ -19,16 +17,19 @@ from keyfold.lakehouse.commits import NO_HOOKS, add_action
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import sync_folder
-from keyfold.lakehouse.reading import scan_in_columns, scan_table
+from keyfold.lakehouse.presence import named_files
+from keyfold.lakehouse.reading import scan_in_columns
 from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place, stays_below
 
 _COUNTED = "keyfold.erased_rows"
 
+Rows = Callable[[pl.LazyFrame], pl.LazyFrame]
+
 
 def files_with(table: Place, which: pl.Expr) -> list[str]:
-    """Return the paths of the files that `erase_rows` would rewrite to erase rows."""
-    return list(_counts(DeltaTable(str(table)), table, lambda rows: rows.filter(which)))
+    """Return the paths of the files that `erase_rows` would write again."""
+    return _files_with(DeltaTable(str(table)), table, lambda rows: rows.filter(which))
 
 
 def add_rows(table: Place, rows: pl.DataFrame, schema: pa.Schema, names: Sequence[str]) -> None:
@@ -51,97 +52,40 @@ def add_rows(table: Place, rows: pl.DataFrame, schema: pa.Schema, names: Sequenc
         _commit(delta, table, [add_action(write_data_file(rows[new], table, schema))], [*added, total])
 
 
-def erase_rows(table: Place, which: pl.Expr, masked: Mapping[str, pl.Expr] | None = None) -> int:
-    """Delete the rows that match a condition, and return their number. After `forget`, older versions of the table cannot be read either.
+def change_rows(table: Place, found: Rows, change: Rows) -> int:
+    """Write each file of a table that has rows to change again, in one commit, and return how many rows are gone.
 
-    Call it only while no other process writes to the table.
-
-    Args:
-        table: an existing Delta table.
-        which: the condition.
-        masked: new values of columns, by name, for the rows that stay.
-
-    Raises:
-        OSError: the disk is full or fails; the table was not changed.
-    """
-    delta, masks = DeltaTable(str(table)), masked or {}
-    is_masked = pl.any_horizontal(pl.lit(value=False), *(pl.col(name).ne_missing(to) for name, to in masks.items()))
-    erased = _counts(delta, table, lambda rows: rows.filter(which))
-    masked_too = _counts(delta, table, lambda rows: rows.filter(is_masked)) if masks else {}
-    held = sorted({*erased, *masked_too})
-    gone = sum(erased.values())
-    if held:
-        # A row for which the condition is NULL stays. The total is kept as a transaction number: it outlives the log entry.
-        total = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) + gone)
-        _rewrite(delta, table, held, lambda rows: rows.filter(~which.fill_null(False)).with_columns(**masks), [total])
-    return gone
-
-
-def differing_rows(table: Place, new: pl.DataFrame, key: tuple[str, ...]) -> pl.DataFrame:
-    """Return the rows of a table that have the key of a new row, with a column `differs`: whether another value differs.
+    Older versions of the table keep them, until `forget`. Call it only while no other process writes to the table.
 
     Args:
         table: an existing Delta table.
-        new: rows with unique keys, and some of the table's columns.
-        key: columns of the key, never NULL.
-    """
-    return _matched(scan_table(table), new, key).collect()
-
-
-def replace_rows(table: Place, new: pl.DataFrame, key: tuple[str, ...]) -> None:
-    """Replace the values of rows by those of the new rows with the same key; see `differing_rows`. Older versions keep the old ones.
-
-    Call it only while no other process writes to the table.
+        found: gives those of a file's rows that are to be changed or erased.
+        change: gives what becomes of all rows of such a file.
 
     Raises:
         OSError: the disk is full or fails; the table was not changed.
     """
     delta = DeltaTable(str(table))
-    held = list(_counts(delta, table, lambda rows: _matched(rows, new, key).filter("differs")))
-
-    def replaced(rows: pl.LazyFrame) -> pl.LazyFrame:
-        names = rows.collect_schema().names()
-        both = rows.join(
-            new.lazy().with_columns(pl.lit(value=True).alias("#new")),
-            on=key,
-            how="left",
-            suffix="#new",
-            maintain_order="left",
-        )
-        values = {
-            name: pl.when(pl.col("#new").is_not_null()).then(pl.col(f"{name}#new")).otherwise(pl.col(name))
-            for name in new.columns
-            if name not in key
-        }
-        return both.with_columns(**values).select(names)
-
-    if held:
-        _rewrite(delta, table, held, replaced, [])
-
-
-def _matched(rows: pl.LazyFrame, new: pl.DataFrame, key: tuple[str, ...]) -> pl.LazyFrame:
-    differs = [pl.col(name).ne_missing(pl.col(f"{name}#new")) for name in new.columns if name not in key]
-    both = rows.join(new.lazy(), on=key, how="inner", suffix="#new")
-    return both.select(*new.columns, differs=reduce(or_, differs, pl.lit(value=False)))
-
-
-def _rewrite(
-    delta: DeltaTable,
-    table: Place,
-    held: list[str],
-    change: Callable[[pl.LazyFrame], pl.LazyFrame],
-    transactions: list[Transaction],
-) -> None:
     now, schema = time.time_ns() // 1_000_000, pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
-    actions: list[AddAction | RemoveAction] = []
-    for path in held:
-        left = change(_rows(delta, table, path)).collect()
+    actions, gone = list[AddAction | RemoveAction](), 0
+    for path in _files_with(delta, table, found):
+        before = scan_in_columns([table / path], schema).collect()
+        left = change(before.lazy()).collect()
+        gone += before.height - left.height
         actions.append(RemoveAction(path, True, now, (table / path).stat().st_size, {}))
         if left.height:
             actions.append(add_action(write_data_file(left, table, schema)))
-    reached("erasure: files written")
-    _commit(delta, table, actions, transactions)
-    reached("erasure: committed")
+    if actions:
+        reached("erasure: files written")
+        # The total is kept as a transaction number: it outlives the log entry.
+        _commit(delta, table, actions, [Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) + gone)])
+        reached("erasure: committed")
+    return gone
+
+
+def erase_rows(table: Place, which: pl.Expr) -> int:
+    """Delete the rows that match a condition, and return their number; see `change_rows`. A row for which it is NULL stays."""
+    return change_rows(table, lambda rows: rows.filter(which), lambda rows: rows.filter(~which.fill_null(False)))
 
 
 def _commit(
@@ -195,13 +139,8 @@ def forget_log(table: Place) -> None:
     sync_folder(log)
 
 
-def _counts(delta: DeltaTable, table: Place, query: Callable[[pl.LazyFrame], pl.LazyFrame]) -> dict[str, int]:
-    """Return the paths of the files with rows that a query gives, and the number of these."""
-    paths = [unquote(path) for path in delta.get_add_actions()["path"].to_pylist()]
-    counts = ((path, query(_rows(delta, table, path)).select(pl.len()).collect().item()) for path in paths)
-    return {path: count for path, count in counts if count}
-
-
-def _rows(delta: DeltaTable, table: Place, path: str) -> pl.LazyFrame:
-    """Return the rows of a file; columns that were added to the table later are NULL."""
-    return scan_in_columns([table / path], delta.to_pyarrow_dataset().schema)
+def _files_with(delta: DeltaTable, table: Place, found: Rows) -> list[str]:
+    schema = delta.to_pyarrow_dataset().schema
+    # Columns that were added to the table after a file was written are NULL.
+    rows = {path: found(scan_in_columns([table / path], schema)) for path in named_files(delta)}
+    return [path for path, some in rows.items() if some.select(pl.len()).collect().item()]

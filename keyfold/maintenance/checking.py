@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from keyfold.errors import KeyfoldError, counted, first_line
+from keyfold.errors import KeyfoldError, first_line
 from keyfold.ingestion import ingest_journal
 from keyfold.ingestion.ingest_settings import REBUILD, existing_ingest, rebuild_remedy
 from keyfold.ingestion.ingest_settings import RECORD as INGEST_RECORD
@@ -40,7 +40,6 @@ _TRIES = 3
 _PAUSE_SECONDS = 0.2
 
 _RESTORE = "restore it from a backup"
-_DISAGREES = "does not agree with the tables"
 _UNNAMED = "does not name a generation that can be read"
 
 T = TypeVar("T")
@@ -63,36 +62,7 @@ class Finding:
     is_damage: bool = True
 
 
-@dataclass(frozen=True)
-class Checked:
-    """The result of a check.
-
-    Attributes:
-        files, bytes: number and size of the files of tables, of state and of the index of ids that were read.
-        findings: damage, and what could not be verified.
-    """
-
-    files: int
-    bytes: int
-    findings: tuple[Finding, ...]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing is damaged."""
-        return not any(finding.is_damage for finding in self.findings)
-
-    def describe(self) -> Iterator[str]:
-        """Lines of text about the result."""
-        for finding in self.findings:
-            yield f"{'damaged' if finding.is_damage else 'not verified'}: {finding.path} {finding.what}; {finding.remedy}"
-        damaged = sum(finding.is_damage for finding in self.findings)
-        yield (
-            f"{counted(self.files, 'data file')} ({self.bytes / 1e6:,.1f} MB) read; "
-            + (f"{damaged:,} damaged" if damaged else "nothing is damaged")
-        )
-
-
-def check(lakehouse: Lakehouse) -> Checked:
+def check(lakehouse: Lakehouse) -> list[Finding]:
     """Read all files of a lakehouse, and compare them with its journals.
 
     Landing files are not checked, as they may be deleted once they are read, nor are tables that a rebuild has moved aside.
@@ -102,28 +72,32 @@ def check(lakehouse: Lakehouse) -> Checked:
         OSError: a disk or a store fails.
     """
     check_lakehouse_is_there(lakehouse)
-    sizes, findings = dict[str, int](), list[Finding]()
+    findings = list[Finding]()
     for remedy, look in _owners(lakehouse):
-        lasting = (seen := _looked(remedy, look)).faults
-        for _ in range(_TRIES - 1):
-            if lasting:
-                time.sleep(_PAUSE_SECONDS)
-                again = (seen := _looked(remedy, look)).faults
-                lasting = {path: one for path, one in lasting.items() if again.get(path) == one}
-        findings += lasting.values()
-        sizes |= seen.sizes
-    return Checked(len(sizes), sum(sizes.values()), tuple(findings))
+        lasting: dict[str, Finding] | None = None
+        for attempt in range(_TRIES):
+            time.sleep(_PAUSE_SECONDS if attempt else 0)
+            seen = Seen(remedy)
+            try:
+                look(seen)
+            except FileNotFoundError as error:
+                # A generation that has gone live, or a removed branch: the next attempt does not list it.
+                seen.say(error.filename, "is gone", _RESTORE)
+            lasting = {path: one for path, one in seen.faults.items() if lasting is None or lasting.get(path) == one}
+            if not lasting:
+                break
+        findings += (lasting or {}).values()
+    return findings
 
 
 class Seen:
-    """What a look at files with one remedy has found: the first fault of each file, and the sizes of the data files read."""
+    """What a look at files with one remedy has found: the first fault of each file."""
 
     def __init__(self, remedy: str) -> None:
         self.remedy = remedy
         self.faults: dict[str, Finding] = {}
-        self.sizes: dict[str, int] = {}
 
-    def say(self, path: Place, what: str, remedy: str = "", *, is_damage: bool = True) -> None:
+    def say(self, path: Place | str, what: str, remedy: str = "", *, is_damage: bool = True) -> None:
         """Note a fault."""
         self.faults.setdefault(str(path), Finding(str(path), what, remedy or self.remedy, is_damage))
 
@@ -155,7 +129,6 @@ class Seen:
             checksum = (checksums or {}).get(below) or checksum_in_name(file.path.name)
             # A file without a checksum that nothing names may be half written.
             if (checksum or below in named) and not file.path.name.startswith("."):
-                self.sizes[str(file.path)] = file.bytes
                 self._read(file.path, checksum)
         for below, size in named.items():
             if below not in present:
@@ -179,6 +152,16 @@ class Seen:
         except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
             self.say(path, f"cannot be read ({first_line(error)})")
 
+    def agree(
+        self, journal: Journal[Any, Any], tables: Mapping[str, Place], ids: Mapping[str, str], identity: str, where: str
+    ) -> None:
+        """Check tables, and that they have the batches of a journal, and no others."""
+        for table in tables.values():
+            self.table(table)
+        if self.is_whole:
+            check = partial(check_tables, journal, tables, ids, identity, where, self.remedy)
+            self.told(journal.folder, check, "does not agree with the tables")
+
     def table(self, table: Place) -> None:
         """Check the log of a table, and all data files in its folder, also those of older versions."""
         log, named = table / "_delta_log", dict[str, int | None]()
@@ -189,25 +172,16 @@ class Seen:
         self.files(table, named)
 
 
-_Look = Callable[[Seen], object]
-
-
-def _looked(remedy: str, look: _Look) -> Seen:
-    seen = Seen(remedy)
-    try:
-        look(seen)
-    except FileNotFoundError as error:
-        # A generation that has gone live, or a removed branch: the next attempt does not list it.
-        seen.faults.setdefault(str(error.filename), Finding(str(error.filename), "is gone", _RESTORE))
-    return seen
-
-
-def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, _Look]]:
+def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, Callable[[Seen], object]]]:
     """What is checked, each with its remedy: streams, generations of jobs, and tables about runs."""
     home = lakehouse.home
     streams = {path.name for kind in ("ingest", "events", "quarantine") for path in (home / kind).glob("*")}
     for stream in sorted(name for name in streams if not name.startswith(".")):
         yield f"{_RESTORE}, or {rebuild_remedy(lakehouse, stream)}", partial(_ingest, lakehouse, stream)
+        yield (
+            f"{_RESTORE}, or run ingest again, which makes it anew from the event table",
+            partial(_index, lakehouse, stream),
+        )
     for folder in sorted((home / "jobs").glob("*")):
         job = folder.name
         refresh = f"{_RESTORE}, or start a new generation: `{lakehouse.command('run', job, '--full-refresh')}`"
@@ -226,25 +200,23 @@ def _ingest(lakehouse: Lakehouse, stream: str, seen: Seen) -> None:
     if (folder / REBUILD).exists():
         again = lakehouse.command("ingest", stream, "--rebuild")
         seen.say(folder / REBUILD, "is of an unfinished rebuild", f"finish it: `{again}`", is_damage=False)
-    elif birth is None:
-        # Empty tables without a record are fine: a killed start leaves them.
-        tables = (lakehouse.events(stream), lakehouse.quarantine(stream))
-        if (folder / "journal").is_dir() or any(is_table(one) and DeltaTable(str(one)).count() for one in tables):
-            seen.say(folder / INGEST_RECORD, "is gone")
-    else:
+    elif birth is not None:
         journal = ingest_journal(lakehouse, stream)
         _records(folder, journal, birth.checksummed, seen)
-        for table in birth.tables.values():
-            seen.table(table)
-        is_whole, remedy = seen.is_whole, seen.remedy
-        seen.remedy = "restore it, or run ingest again: it rebuilds the index from the event table if needed"
-        done = seen.told(journal.folder, journal.last_done)
-        segments = {segment.name: segment.checksum for segment in done.segments} if done else {}
-        seen.files(birth.segments, dict.fromkeys(segments), segments)
-        seen.remedy = remedy
-        if is_whole:
-            agree = partial(check_tables, journal, birth.tables, birth.ids, birth.identity, birth.where, remedy)
-            seen.told(journal.folder, agree, _DISAGREES)
+        seen.agree(journal, birth.tables, birth.ids, birth.identity, birth.where)
+    # Empty tables without a record are fine: a killed start leaves them.
+    elif (folder / "journal").is_dir() or any(
+        is_table(table) and DeltaTable(str(table)).count()
+        for table in (lakehouse.events(stream), lakehouse.quarantine(stream))
+    ):
+        seen.say(folder / INGEST_RECORD, "is gone")
+
+
+def _index(lakehouse: Lakehouse, stream: str, seen: Seen) -> None:
+    journal, folder = ingest_journal(lakehouse, stream), lakehouse.ingest(stream)
+    if not (folder / REBUILD).exists() and (done := seen.told(journal.folder, journal.last_done)):
+        segments = {segment.name: segment.checksum for segment in done.segments}
+        seen.files(folder / "ids", dict.fromkeys(segments), segments)
 
 
 def _absent(lakehouse: Lakehouse, seen: Seen) -> None:
@@ -287,12 +259,9 @@ def _generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) -> No
     parts = {name: at for name, at in generation.checksummed.items() if is_live or not name.startswith("tables/")}
     # The job's lock, since a run of a branch holds that one too.
     _records(lakehouse.job(job), generation.journal, parts, seen)
-    for table in tables.values():
-        seen.table(table)
+    where, journal = f"job {job}, {folder.name}", generation.journal
+    seen.agree(journal, tables, generation.ids, generation.identity, where)
     if seen.is_whole:
-        where, journal = f"job {job}, {folder.name}", generation.journal
-        agree = partial(check_tables, journal, tables, generation.ids, generation.identity, where, seen.remedy)
-        seen.told(journal.folder, agree, _DISAGREES)
         _state(generation, seen)
         if is_live:
             seen.told(journal.folder, partial(_can_go_on, lakehouse, generation, where, seen.remedy), "cannot go on")
@@ -328,13 +297,6 @@ def _records(owner: Place, journal: Journal[Any, Any], parts: dict[str, Place], 
     recorded = seen.told(record, lambda: read_checksums(journal.folder), "is damaged", remedy)
     for path, what in differences(recorded, parts) if recorded else ():
         seen.say(path, what)
-    for batch in range(numbers[0], numbers[-1] + 1) if numbers else ():
-        for suffix, read in (("plan", journal.plan), ("done", journal.done)):
-            path = journal.folder / f"{batch:09d}.{suffix}.json"
-            if path.exists():
-                seen.told(path, partial(read, batch))
-            elif suffix == "done" or batch > numbers[0]:
-                seen.say(path, "is gone")
     if numbers and not record.exists():
         what = "is missing, so that the journal cannot be verified"
         seen.say(record, what, "run once, which writes it", is_damage=False)

@@ -52,28 +52,29 @@ def refresh_with_consumers(
     Raises:
         KeyfoldError: as `run`, for any of the jobs; all live generations stay as they are.
     """
-    mode, options, runners = mode or FullRefresh(), options or RunOptions(), runners or Runners.from_environment()
     with held(lakehouse, [job.name, *(one.name for one in consumers)]):
-        generation, summary = fill_beside(lakehouse, job, mode, options, runners=runners)
-        made, summaries = fill_together(runners, lakehouse, [generation], consumers, options)
-        go_live(lakehouse, *made)
-        summaries = [summary, *summaries]
+        summaries = refresh_together(lakehouse, [job, *consumers], options, runners, mode)
     return published_runs(lakehouse, [job, *consumers], summaries)
 
 
 def refresh_together(
-    lakehouse: Lakehouse, jobs: Sequence[KeyedJob], options: RunOptions | None, runners: Runners | None
+    lakehouse: Lakehouse,
+    jobs: Sequence[KeyedJob],
+    options: RunOptions | None,
+    runners: Runners | None,
+    mode: FullRefresh | None = None,
 ) -> list[RunSummary]:
     """Read all events again into new generations of jobs, which go live in one step. The caller must hold their locks.
 
     Args:
         lakehouse, options, runners: as in `run`.
         jobs: the jobs, each after all jobs that it reads.
+        mode: the mode of the first.
 
     Raises:
         KeyfoldError: as `run`, for any of the jobs; all live generations stay as they are.
     """
-    made, summaries = fill_together(runners or Runners.from_environment(), lakehouse, [], jobs, options)
+    made, summaries = fill_together(lakehouse, jobs, options, runners, mode=mode)
     go_live(lakehouse, *made)
     return summaries
 
@@ -99,9 +100,7 @@ def promote_with_consumers(
             for one in consumers:
                 finish_going_live(lakehouse, one.name)
             return generation, []
-        made, summaries = fill_together(
-            runners or Runners.from_environment(), lakehouse, [generation], consumers, options
-        )
+        made, summaries = fill_together(lakehouse, consumers, options, runners, [generation])
         go_live(lakehouse, *made)
     return generation, published_runs(lakehouse, consumers, summaries)
 
@@ -112,11 +111,12 @@ def published_runs(lakehouse: Lakehouse, jobs: Sequence[KeyedJob], summaries: Se
 
 
 def fill_together(
-    runners: Runners,
     lakehouse: Lakehouse,
-    filled: Sequence[Generation],
     jobs: Sequence[KeyedJob],
     options: RunOptions | None,
+    runners: Runners | None,
+    filled: Sequence[Generation] = (),
+    mode: FullRefresh | None = None,
 ) -> tuple[list[Generation], list[RunSummary]]:
     """Fill a new generation of each job from the new generations of its producers; returns `filled` and these, and their runs.
 
@@ -125,11 +125,12 @@ def fill_together(
     Raises:
         KeyfoldError: as `run`, for any of the jobs.
     """
-    made, summaries = list(filled), list[RunSummary]()
+    made, summaries, runners = list(filled), list[RunSummary](), runners or Runners.from_environment()
     for job in jobs:
         # To this view of the lakehouse, the new generations are the live ones.
         ahead = lakehouse.seeing({one.record["job"]: one.name for one in made})
-        generation, summary = fill_beside(ahead, job, FullRefresh(), options or RunOptions(), runners=runners)
+        of_first = mode if mode is not None and not made else FullRefresh()
+        generation, summary = fill_beside(ahead, job, of_first, options or RunOptions(), runners=runners)
         made.append(generation)
         summaries.append(summary)
     return made, summaries

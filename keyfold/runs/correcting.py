@@ -21,7 +21,7 @@ from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse, carrying
 from keyfold.lakehouse.files import remove_tree
 from keyfold.lakehouse.reading import scan_table
-from keyfold.lakehouse.row_erasure import differing_rows, replace_rows
+from keyfold.lakehouse.row_erasure import change_rows
 from keyfold.privacy import masked
 from keyfold.runners import Runners
 from keyfold.runs.chains import fill_together, published_runs
@@ -112,22 +112,34 @@ def correct(
         lakehouse.events(stream.name),
         frozenset(stream.private),
     )
-    jobs = readers_of(lakehouse, stream, jobs)
+    jobs, key = readers_of(lakehouse, stream, jobs), list(stream.event_id)
+    values = [name for name in events.columns if name not in key]
+
+    def compared(rows: pl.LazyFrame) -> pl.LazyFrame:
+        """The rows with the id of a right event, and whether another value differs."""
+        differs = (pl.col(name).ne_missing(pl.col(f"{name}#new")) for name in values)
+        both = rows.join(events.lazy(), on=key, how="inner", suffix="#new")
+        return both.select(*events.columns, differs=pl.any_horizontal(pl.lit(value=False), *differs))
+
     tables, summaries, runs = dict[str, TableChange](), list[RunSummary](), list[JobRun]()
     with locked(lakehouse, stream, jobs):
         check_is_ingested(lakehouse, stream)
         check_can_be_replayed(lakehouse, jobs)
-        there = differing_rows(table, events, stream.event_id)
+        there = compared(scan_table(table)).collect()
         _check_ids(stream, source, events, there)
         changed = there.filter("differs").select(stream.event_id)
         before = scan_table(table).join(changed.lazy(), on=stream.event_id, how="semi").select(events.columns)
         before = before.head(_SHOWN).collect().sort(stream.event_id)
         after = events.join(before.select(stream.event_id), on=stream.event_id, how="semi").sort(stream.event_id)
         with _beside(lakehouse, stream, jobs) if dry_run else nullcontext(lakehouse) as view:
-            replace_rows(view.events(stream.name), events, stream.event_id)
+            change_rows(
+                view.events(stream.name),
+                lambda rows: compared(rows).filter("differs"),
+                lambda rows: rows.update(events.lazy(), on=key, how="left", include_nulls=True),
+            )
             if not dry_run:
                 index_anew(lakehouse, stream, events, remain=True)
-            made, summaries = fill_together(runners or Runners.from_environment(), view, [], jobs, options)
+            made, summaries = fill_together(view, jobs, options, runners)
             for job, generation in zip(jobs, made, strict=True):
                 found = diff_generations(job, live_one(lakehouse, job), generation)
                 tables |= {name: _change(job, one) for name, one in found.items()}

@@ -8,14 +8,14 @@ The same call completes an interrupted erasure: it refreshes the jobs also if no
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 from keyfold.errors import counted
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions, RunSummary
-from keyfold.lakehouse import Lakehouse, read_json
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.row_erasure import forget
 from keyfold.privacy import MASK
 from keyfold.runners import Runners
@@ -24,26 +24,8 @@ from keyfold.runs.changing_events import check_can_be_replayed, check_is_ingeste
 from keyfold.runs.jobs import JobRun
 from keyfold.state.changing.audit import Author, digest, mask_in_edits, record_edit
 from keyfold.state.changing.promoting import remove_other_generations
-from keyfold.state.erasure import (
-    check_nothing_is_aside,
-    erase_in_ingest,
-    forget_in_ingest,
-    typed_values,
-)
+from keyfold.state.erasure import erase_in_ingest, forget_in_ingest, typed_values
 from keyfold.stream import Stream
-
-
-@dataclass(frozen=True)
-class Erasure:
-    """The values to erase.
-
-    Attributes:
-        values: values by column of the stream. A row is erased if it has one of the values in each named column.
-        author: who erases them, and why.
-    """
-
-    values: Mapping[str, Sequence[str]]
-    author: Author
 
 
 @dataclass(frozen=True)
@@ -72,7 +54,8 @@ def erase(
     lakehouse: Lakehouse,
     stream: Stream,
     jobs: Sequence[KeyedJob],
-    erasure: Erasure,
+    values: Mapping[str, Sequence[str]],
+    author: Author,
     *,
     dry_run: bool = False,
     options: RunOptions | None = None,
@@ -84,7 +67,8 @@ def erase(
         lakehouse, options, runners: as in `keyfold.run`.
         jobs: every job of the project that has run, with the parameters of its live generation. Jobs that do not read the
             stream are not changed.
-        erasure: the values, and who erases them and why.
+        values: values by column of the stream, as text. A row is erased if it has one of the values in each named column.
+        author: who erases them, and why.
         dry_run: only count.
 
     Raises:
@@ -93,36 +77,35 @@ def erase(
 
     Example:
         >>> jobs = [ride_summaries()]  # doctest: +SKIP
-        >>> eva = Erasure({"ride_id": ["ride-17"]}, Author("dpo@example.org", "request 17"))  # doctest: +SKIP
-        >>> erase(lakehouse, RIDE_POINTS, jobs, eva, dry_run=True).rows  # doctest: +SKIP
+        >>> by = Author("dpo@example.org", "request 17")  # doctest: +SKIP
+        >>> erase(lakehouse, RIDE_POINTS, jobs, {"ride_id": ["ride-17"]}, by, dry_run=True).rows  # doctest: +SKIP
         {'events.ride_points': 4}
     """
-    values = typed_values(stream, erasure.values)
-    jobs = readers_of(lakehouse, stream, jobs)
+    typed_values(stream, values)
+    live, jobs = {job.name for job in jobs}, readers_of(lakehouse, stream, jobs)
     deleted, summaries, runs = 0, list[RunSummary](), list[JobRun]()
     # Lock all of them: a run in between could read erased rows, or write them again.
     with nullcontext() if dry_run else locked(lakehouse, stream, jobs):
         check_is_ingested(lakehouse, stream)
-        check_nothing_is_aside(lakehouse, stream)
         check_can_be_replayed(lakehouse, jobs)
-        rows = {"keys in monitoring.edits": mask_in_edits(lakehouse, erasure.values, dry_run=dry_run)}
+        edits = mask_in_edits(lakehouse, values, dry_run=dry_run)
         found, unknown = erase_in_ingest(lakehouse, stream, values, dry_run=dry_run)
-        rows = {name: count for name, count in {**rows, **found}.items() if count}
+        rows = {name: count for name, count in {"keys in monitoring.edits": edits, **found}.items() if count}
         if not dry_run:
             summaries = refresh_together(lakehouse, jobs, options, runners)
-            for job in jobs:
-                deleted += _forget_before(lakehouse, job)
-            deleted += forget_in_ingest(lakehouse, stream)
+            deleted = sum(_forget_before(lakehouse, job) for job in jobs) + forget_in_ingest(lakehouse, stream)
     if not dry_run:
         runs = published_runs(lakehouse, jobs, summaries)
-        record_edit(lakehouse, erasure.author, "erased", stream.name, _described(stream, erasure.values), rows)
+        # By digests: the values themselves must not be recorded.
+        which = {name: MASK if name in stream.private else digest(json.dumps(sorted(values[name]))) for name in values}
+        record_edit(lakehouse, author, "erased", stream.name, which, rows)
     return Erased(
         stream=stream.name,
         rows=rows,
         jobs=tuple(job.name for job in jobs),
         runs=tuple(runs),
         files_deleted=deleted,
-        not_searched=tuple(_not_searched(lakehouse, stream, jobs, unknown)),
+        not_searched=tuple(_not_searched(lakehouse, stream, live, jobs, unknown)),
     )
 
 
@@ -135,20 +118,17 @@ def _forget_before(lakehouse: Lakehouse, job: KeyedJob) -> int:
     return deleted
 
 
-def _described(stream: Stream, values: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Describe what was erased by digests: the values themselves must not be recorded."""
-    return {
-        name: MASK if name in stream.private else digest(json.dumps(sorted(texts))) for name, texts in values.items()
-    }
-
-
-def _not_searched(lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob], unknown: int) -> Iterator[str]:
-    known = {job.name for job in jobs}
-    for job in sorted(_have_read(lakehouse, stream) - known):
-        yield (
-            f"{lakehouse.job(job)}: the job is not in the project any more, or has nothing live, and was not computed again; "
-            "remove the folder, and its tables, if nobody needs them"
-        )
+def _not_searched(
+    lakehouse: Lakehouse, stream: Stream, live: Collection[str], jobs: Sequence[KeyedJob], unknown: int
+) -> Iterator[str]:
+    for aside in sorted(lakehouse.home.glob(f"aside/{stream.name}-*")):
+        yield f"{aside}: older tables of the stream, which a rebuild has moved there; remove the folder"
+    for folder in sorted(lakehouse.home.glob("jobs/*")):
+        if folder.name not in live:
+            yield (
+                f"{folder}: the job is not in the project any more, or has nothing live; if it has read the stream, remove the folder, and "
+                "its tables"
+            )
     for job in jobs:
         for name, lookup in job.lookups.items():
             yield f"{lookup.path}, which job {job.name} reads as {name}: remove the rows there; the job reads it again"
@@ -162,14 +142,3 @@ def _not_searched(lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob]
     )
     yield "Kafka topics; services that events were sent to, and their stored answers"
     yield "backups of the lakehouse, and copies that others have made of its tables"
-
-
-def _have_read(lakehouse: Lakehouse, stream: Stream) -> set[str]:
-    """Return the jobs that read the stream, directly or through others, also those that are no longer in the project."""
-    records = [read_json(record) for record in sorted(lakehouse.home.glob("jobs/*/generation-*/generation.json"))]
-    tables, size = {f"events.{stream.name}"}, 0
-    # Each round adds the tables of jobs that read those known so far.
-    while len(tables) > size:
-        size = len(tables)
-        tables.update(*(record["table_ids"] for record in records if tables.intersection(record["input_ids"])))
-    return {record["job"] for record in records if tables.intersection(record["input_ids"])}

@@ -32,8 +32,7 @@ Piece = tuple[pl.DataFrame, pl.DataFrame]
 """All rows of some keys before and after."""
 
 _BYTES_A_PASS = 256 << 20
-_CHANGE, _ROWS, _AFTER, _TEXT = "#change", "#rows", "#after", "#text"
-_KINDS = ("added", "removed", "changed")
+_TEXT, _THERE = "#text", "#there"
 
 
 @dataclass(frozen=True)
@@ -92,12 +91,17 @@ class Difference:
         Raises:
             KeyfoldError: one of the two cannot be read.
         """
-        counts = Counter[str]()
-        for before, after in self._pieces():
-            counts.update(count_changes(before, after, self.key, self.columns))
-        columns = {name: counts[f"column {name}"] for name in self.columns if counts[f"column {name}"]}
-        kinds: dict[str, int] = {kind: counts[kind] for kind in _KINDS}
-        return Counts(self.before, self.after, **kinds, columns=columns, not_compared=self.not_compared)
+        kinds, columns = Counter[str](), Counter[str]()
+        for rows in self.frames():
+            kinds.update(rows["change"])
+            both = rows.filter(pl.col("change") == "changed")
+            differ = (
+                _values("before", name).ne_missing(_values("after", name)).sum().alias(name) for name in self.columns
+            )
+            columns.update(both.select(differ).row(0, named=True) if self.columns else {})
+        differing = {name: columns[name] for name in self.columns if columns[name]}
+        counts = (kinds[kind] for kind in ("added", "removed", "changed"))
+        return Counts(self.before, self.after, *counts, columns=differing, not_compared=self.not_compared)
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield a row for each key that differs, in the columns of `schema`.
@@ -105,15 +109,9 @@ class Difference:
         Raises:
             KeyfoldError: one of the two cannot be read.
         """
-        inner = pl.struct(self.columns) if self.columns else pl.struct(pl.lit(value=True).alias("there"))
         for before, after in self._pieces():
-            changed = _changed(before, after, self.key, self.columns)
-            keys = changed.select(*self.key, pl.col(_CHANGE).alias("change"))
-            for name, rows in (("before", before), ("after", after)):
-                theirs = rows.group_by(self.key).agg(inner.alias(name))
-                keys = keys.join(theirs, on=self.key, how="left", nulls_equal=True, maintain_order="left")
-            if keys.height:
-                yield keys
+            if (found := _changed(before, after, list(self.key), list(self.columns))).height:
+                yield found
 
     def first_rows(self, limit: int) -> pl.DataFrame:
         """Return the first of the rows of `frames`, sorted by key.
@@ -256,38 +254,26 @@ def rows_of_unshared_parts(
             yield was.of(wanted), now.of(wanted)
 
 
-def count_changes(
-    before: pl.DataFrame, after: pl.DataFrame, key: Sequence[str], columns: Sequence[str]
-) -> dict[str, int]:
-    """Count added, removed and changed keys of whole keys' rows, and as `column NAME` the changed keys by column."""
-    change = pl.col(_CHANGE)
-    counts = {kind: change == kind for kind in _KINDS}
-    counts |= {f"column {name}": (change == "changed") & _differs(name) for name in columns}
-    changed = _changed(before, after, key, columns)
-    return changed.select(condition.sum().alias(name) for name, condition in counts.items()).row(0, named=True)
+def _changed(before: pl.DataFrame, after: pl.DataFrame, key: list[str], columns: list[str]) -> pl.DataFrame:
+    """Return a row for each key that differs. NaN equals NaN, and NULL equals NULL; a key's rows have no order."""
+    was, now = (_by_key(rows, key, columns, name) for name, rows in (("before", before), ("after", after)))
+    both = was.join(now, on=key, how="full", nulls_equal=True, coalesce=True)
+    change = pl.when(pl.col("before").is_null()).then(pl.lit("added"))
+    change = change.when(pl.col("after").is_null()).then(pl.lit("removed")).otherwise(pl.lit("changed"))
+    differs = pl.col("before").ne_missing(pl.col("after"))
+    return both.filter(differs).select(*key, change.alias("change"), "before", "after")
 
 
-def _changed(before: pl.DataFrame, after: pl.DataFrame, key: Sequence[str], columns: Sequence[str]) -> pl.DataFrame:
-    """Return a row for each key that differs, with its change. NaN equals NaN, and NULL equals NULL; a key's rows have no order."""
-    was, now = (_by_key(rows, list(key), list(columns)) for rows in (before, after))
-    joined = was.join(now, on=list(key), how="full", nulls_equal=True, coalesce=True, suffix=_AFTER)
-    change = pl.when(pl.col(_ROWS).is_null()).then(pl.lit("added"))
-    change = change.when(pl.col(f"{_ROWS}{_AFTER}").is_null()).then(pl.lit("removed")).otherwise(pl.lit("changed"))
-    return joined.filter(pl.any_horizontal(_differs(name) for name in (_ROWS, *columns))).with_columns(
-        change.alias(_CHANGE)
-    )
-
-
-def _by_key(rows: pl.DataFrame, key: list[str], columns: list[str]) -> pl.DataFrame:
-    rows = rows.select(*key, *columns)
+def _by_key(rows: pl.DataFrame, key: list[str], columns: list[str], name: str) -> pl.DataFrame:
     nested = [name for name in columns if rows.schema[name].is_nested()]
-    if nested:
-        # Polars does not sort lists.
-        rows = rows.with_columns(json_lines(rows.select(nested), (), "jsonl").alias(_TEXT))
-    order = [name for name in columns if name not in nested] + [_TEXT] * bool(nested)
+    # Polars does not sort lists.
+    text = [json_lines(rows.select(nested), (), "jsonl").alias(_TEXT)] if nested else []
+    order = [*(name for name in columns if name not in nested), *(one.name for one in text)]
+    rows = rows.with_columns(*text, pl.lit(value=True).alias(_THERE))
     rows = rows.sort(order) if order else rows
-    return rows.group_by(key, maintain_order=True).agg(*columns, pl.len().alias(_ROWS))
+    inner = pl.struct(columns or pl.col(_THERE).alias("there"))
+    return rows.group_by(key, maintain_order=True).agg(inner.alias(name))
 
 
-def _differs(name: str) -> pl.Expr:
-    return pl.col(name).ne_missing(pl.col(f"{name}{_AFTER}"))
+def _values(rows: str, name: str) -> pl.Expr:
+    return pl.col(rows).list.eval(pl.element().struct.field(name))

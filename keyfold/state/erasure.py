@@ -7,16 +7,13 @@ text of a line that cannot be decoded is searched for the values as words. What 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 from typing import Any
 
 import polars as pl
 
-from keyfold.errors import InvalidData, KeyfoldError
+from keyfold.errors import InvalidData
 from keyfold.exact_cast import exact_cast
-from keyfold.ingestion.erased_names import erased_name, holds_any, is_erased
+from keyfold.ingestion.erased_names import Holds, erased_name, holds_any, is_erased
 from keyfold.ingestion.ingest_settings import existing_ingest
 from keyfold.ingestion.inspection import all_known_files, ingest_journal
 from keyfold.ingestion.kafka.messages import message_columns
@@ -28,7 +25,7 @@ from keyfold.ingestion.parsing.mapping import path_value
 from keyfold.journal.checksums import record_checksums
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.reading import scan_table
-from keyfold.lakehouse.row_erasure import erase_rows, forget, forget_log
+from keyfold.lakehouse.row_erasure import change_rows, erase_rows, forget, forget_log
 from keyfold.state.rows.keys import wanted_keys
 from keyfold.storage.place import Place, path_below, to_place
 from keyfold.stream import Stream
@@ -36,22 +33,8 @@ from keyfold.stream import Stream
 ABSENT, FOUND, UNKNOWN = 0, 1, 2
 
 
-@dataclass(frozen=True)
-class Values:
-    """The values that are erased.
-
-    Attributes:
-        texts: the values as text, by column.
-        wanted: the same in the types of the columns.
-    """
-
-    texts: Mapping[str, Sequence[str]]
-    wanted: Mapping[str, pl.Series]
-
-    @property
-    def which(self) -> pl.Expr:
-        """The condition on rows with these columns."""
-        return reduce(and_, [pl.col(name).is_in(values.implode()) for name, values in self.wanted.items()])
+Values = Mapping[str, pl.Series]
+"""The values that are erased, by column, in the column's type."""
 
 
 def typed_values(stream: Stream, texts: Mapping[str, Sequence[str]]) -> Values:
@@ -60,60 +43,53 @@ def typed_values(stream: Stream, texts: Mapping[str, Sequence[str]]) -> Values:
     Raises:
         KeyfoldError: no column is named, the stream has not all of them, or a value does not fit its column.
     """
-    columns = ", ".join(stream.schema.names)
-    if not texts:
-        raise InvalidData(f"say what is to be erased, by columns of {stream.name}: {columns}")
-    if unknown := [name for name in texts if name not in stream.schema.names]:
-        raise InvalidData(f"stream {stream.name} has no column {', '.join(unknown)}; it has {columns}")
-    wanted: dict[str, pl.Series] = {}
-    for name, given in texts.items():
-        keys = wanted_keys(given, (name,), stream.schema)
-        assert keys is not None  # noqa: S101 - narrows: a column is named with a value at least
-        wanted[name] = keys.frames[0][name]
-    return Values(texts, wanted)
-
-
-def check_nothing_is_aside(lakehouse: Lakehouse, stream: Stream) -> None:
-    """Check that no rebuild or correction of a stream has left tables aside, which an erasure does not change.
-
-    Raises:
-        KeyfoldError: there are some.
-    """
-    pattern = re.compile(rf"{re.escape(stream.name)}-(\d{{8}}T\d+|corrected)")
-    if old := sorted(str(one) for one in (lakehouse.home / "aside").glob("*") if pattern.fullmatch(one.name)):
-        raise KeyfoldError(
-            f"{', '.join(old)}: older tables of {stream.name}, which an erasure does not change; delete them first"
+    if not texts or not set(texts).issubset(stream.schema.names):
+        raise InvalidData(
+            f"say what is to be erased by columns of {stream.name}, which are {', '.join(stream.schema.names)}, and not by "
+            f"{', '.join(texts) or 'nothing'}"
         )
+    wanted = {name: wanted_keys(given, (name,), stream.schema) for name, given in texts.items()}
+    return {name: keys.frames[0][name] for name, keys in wanted.items() if keys is not None}
 
 
 def erase_in_ingest(
-    lakehouse: Lakehouse, stream: Stream, values: Values, *, dry_run: bool
+    lakehouse: Lakehouse, stream: Stream, texts: Mapping[str, Sequence[str]], *, dry_run: bool
 ) -> tuple[dict[str, int], int]:
     """Erase rows of a stream in ingest's tables and records, or only count them. The caller must hold the lock of its ingest.
 
+    Args:
+        texts: the values by column, as text.
+
     Returns:
         The number of rows that were found, by place; and of quarantined lines that stay although they may have the values.
+
+    Raises:
+        KeyfoldError: as `typed_values`.
     """
-    name, rows, unknown = stream.name, dict[str, int](), 0
-    holds = holds_any(text for texts in values.texts.values() for text in texts)
-    landings = [source_place(lakehouse, one) for one in all_known_files(lakehouse, name) if not one.startswith(PREFIX)]
+    name, rows, unknown, values = stream.name, dict[str, int](), 0, typed_values(stream, texts)
+    which = pl.all_horizontal(pl.col(column).is_in(wanted.implode()) for column, wanted in values.items())
+    holds = holds_any(text for given in texts.values() for text in given)
+    known = all_known_files(lakehouse, name)
+    landings = [source_place(lakehouse, one) for one in known if not one.startswith(PREFIX)]
     if is_table(table := lakehouse.quarantine(name)):
-        search = search_lines(stream, values, landings)
-        results = scan_table(table).select(search.alias("result"), "file").collect()
-        rows[f"quarantine.{name}"] = int((results["result"] == FOUND).sum())
-        unknown = int((results["result"] == UNKNOWN).sum())
+        result, file = search_lines(stream, texts, landings), _new_names(landings, holds)
+        counts = dict(scan_table(table).group_by(result.alias("result")).len().collect().iter_rows())
+        rows[f"quarantine.{name}"], unknown = counts.get(FOUND, 0), counts.get(UNKNOWN, 0)
         if not dry_run:
-            named = {file: _new_name(landings, file) for file in results["file"].drop_nulls().unique()}
-            new = {file: str(to) for file, (below, to) in named.items() if holds(below)}
-            erase_rows(table, search == FOUND, masked={"file": pl.col("file").replace(new)})
-    if (folder := lakehouse.ingest(name)).exists():
-        known = KnownFiles(folder, ingest_journal(lakehouse, name), f"ingest of {name}")
-        paths = [path for found in known.all().values() for path in found] if dry_run else []
-        count = sum(holds(path) and not is_erased(path) for path in paths)
-        rows["names of landing files"] = count if dry_run else known.rename(holds)
+            change_rows(
+                table,
+                lambda lines: lines.filter((result == FOUND) | file.ne_missing(pl.col("file"))),
+                lambda lines: lines.filter(result != FOUND).with_columns(file=file),
+            )
+    rows["names of landing files"] = sum(
+        holds(path) and not is_erased(path) for paths in known.values() for path in paths
+    )
     if is_table(events := lakehouse.events(name)):
-        found = scan_table(events).filter(values.which).select(pl.len())
-        rows[f"events.{name}"] = found.collect().item() if dry_run else erase_rows(events, values.which)
+        rows[f"events.{name}"] = scan_table(events).filter(which).select(pl.len()).collect().item()
+    if not dry_run and (folder := lakehouse.ingest(name)).exists():
+        KnownFiles(folder, ingest_journal(lakehouse, name), f"ingest of {name}").rename(holds)
+    if not dry_run and is_table(events):
+        erase_rows(events, which)
     return rows, unknown
 
 
@@ -130,34 +106,36 @@ def forget_in_ingest(lakehouse: Lakehouse, stream: Stream) -> int:
     return deleted
 
 
-def search_lines(stream: Stream, values: Values, landings: Sequence[Place]) -> pl.Expr:
+def search_lines(stream: Stream, texts: Mapping[str, Sequence[str]], landings: Sequence[Place]) -> pl.Expr:
     """Return an expression that gives FOUND, ABSENT or UNKNOWN for each row of a quarantine.
 
     Args:
         stream: the stream of the quarantine.
-        values: the values. A row is found if it has one of them at the place of each column, or as a word if it cannot be decoded.
+        texts: the values, by column. A row is found if it has one of them at the place of each column, or as a word if it cannot be
+            decoded.
         landings: the landing folders, for columns that are taken from a file's path.
     """
-    words = {name: holds_any(texts) for name, texts in values.texts.items()}
+    values, words = typed_values(stream, texts), {name: holds_any(given) for name, given in texts.items()}
 
     def search(frame: pl.Series) -> pl.Series:
-        rows = list(frame.struct.unnest().iter_rows(named=True))
+        rows = frame.struct.unnest().to_dicts()
         fields = [_fields(row["raw"] or "", row.get("header") or "") for row in rows]
-        has_all, knows_all = [True] * len(rows), [one is not None for one in fields]
-        for name, wanted in values.wanted.items():
-            given = [[text for path, text in one or () if _is_at(path, stream.source(name).names)] for one in fields]
-            for at, row in enumerate(rows):
-                path = _from_path(stream, name, row, landings)
-                given[at] += [path] if path else []
-                knows_all[at] &= path is not None
-            alike = _alike({text for texts in given for text in texts}, wanted, values.texts[name])
-            for at, (row, texts) in enumerate(zip(rows, given, strict=True)):
-                in_text = fields[at] is None and any(map(words[name], _readings(row["raw"])))
-                has_all[at] &= in_text or not alike.isdisjoint(texts)
-        return pl.Series(
-            [FOUND if has else ABSENT if knows else UNKNOWN for has, knows in zip(has_all, knows_all, strict=True)],
-            dtype=pl.Int8,
-        )
+        results = [FOUND if values else ABSENT] * len(rows)
+        for name, wanted in values.items():
+            paths = [_from_path(stream, name, row, landings) for row in rows]
+            given = [
+                [
+                    *([path] if path else ()),
+                    *(text for where, text in one or () if _is_at(where, stream.source(name).names)),
+                ]
+                for path, one in zip(paths, fields, strict=True)
+            ]
+            alike = _alike({text for ones in given for text in ones}, wanted, texts[name])
+            for at, (row, one, path) in enumerate(zip(rows, fields, paths, strict=True)):
+                has = alike.intersection(given[at]) or (one is None and any(map(words[name], _readings(row["raw"]))))
+                if not has and results[at] != ABSENT:
+                    results[at] = UNKNOWN if one is None or path is None else ABSENT
+        return pl.Series(results, dtype=pl.Int8)
 
     return pl.struct(pl.all()).map_batches(search, return_dtype=pl.Int8, is_elementwise=True)
 
@@ -228,13 +206,20 @@ def _readings(raw: str) -> tuple[str, ...]:
     return raw, unescaped.decode("utf-16", "replace"), raw.replace('""', '"')
 
 
-def _new_name(landings: Sequence[Place], file: str) -> tuple[str, Place]:
-    """Return a quarantined file's path below its landing folder, empty if it has no name that can be replaced; and its new name."""
-    landing = _of(landings, file) or to_place(file).parent
-    below = None if file.startswith(PREFIX) else path_below(to_place(file), landing)
-    if below is None or is_erased(str(below)):
-        return "", landing
-    return str(below), landing / erased_name(below.as_posix())
+def _new_names(landings: Sequence[Place], holds: Holds) -> pl.Expr:
+    """Return an expression for the names of quarantined files, of which those that hold a value are replaced."""
+
+    def new_name(file: str) -> str:
+        landing = _of(landings, file) or to_place(file).parent
+        below = None if file.startswith(PREFIX) else path_below(to_place(file), landing)
+        is_held = below is not None and not is_erased(str(below)) and holds(str(below))
+        return str(landing / erased_name(below.as_posix())) if below and is_held else file
+
+    return pl.col("file").map_batches(
+        lambda files: files.replace({file: new_name(file) for file in files.drop_nulls().unique()}),
+        pl.String,
+        is_elementwise=True,
+    )
 
 
 def _of(landings: Sequence[Place], file: str) -> Place | None:

@@ -40,7 +40,7 @@ def look_once(monkeypatch: pytest.MonkeyPatch):
 
 def found_in(home: Path) -> list[str]:
     """The damaged files."""
-    findings = checking.check(Lakehouse(home)).findings
+    findings = checking.check(Lakehouse(home))
     return [Path(one.path).relative_to(home).as_posix() for one in findings]
 
 
@@ -103,7 +103,7 @@ def test_nothing_is_found_while_runs_go_on(launcher: Launcher, homes: Homes, mon
     with ThreadPoolExecutor(1) as beside:
         run = beside.submit(launcher.run, home, *TO_THE_END)
         while not run.done():
-            found = checking.check(Lakehouse(home)).findings
+            found = checking.check(Lakehouse(home))
             assert [one for one in found if one.is_damage] == []
     code, ran = run.result()
     assert code == 0, ran.said

@@ -253,5 +253,5 @@ def test_a_home_at_each_provider_is_worked_on_run_by_run_and_after_one_that_brok
             launcher = request.getfixturevalue("with_spark")
         code, run = launcher.run(home, *WORK, *then, environment=environment, hooks=SHORT)
         assert code == 0, run.said
-    assert "nothing is damaged" in run.said
+    assert "is_whole: yes" in run.said
     told.count(expected(landed), found(home), bucket_url)

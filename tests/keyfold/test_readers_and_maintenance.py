@@ -15,7 +15,7 @@ from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.paths import table_id
 from keyfold.lakehouse.positions import Position, position_at
 from keyfold.maintenance import MaintainedTable, maintain
-from keyfold.maintenance.backup import _Copier, back_up
+from keyfold.maintenance import backup as making
 from keyfold.maintenance.readers import Reader, readers
 from keyfold.maintenance.recording import trim_log
 from tests.keyfold.keyed.toy_jobs import totals, windows
@@ -68,16 +68,16 @@ def test_nothing_is_deleted_while_a_backup_runs_which_may_have_listed_it(lakehou
     append(table, 1, 2)
     care(lakehouse, table)
     grow_old(table, days=8)
-    copy, amid = _Copier.copy, []
+    parts, amid = making._parts, []
 
-    def copy_and_care(copier, folder):
+    def parts_and_care(lakehouse):
         amid.append(care(lakehouse, table))
         with pytest.raises(KeyfoldError, match=r"a backup of .* is running"):
             trim_log(lakehouse, EVENTS, table, kept=1)
-        return copy(copier, folder)
+        return parts(lakehouse)
 
-    monkeypatch.setattr(_Copier, "copy", copy_and_care)
-    back_up(lakehouse, tmp_path / "backups")
+    monkeypatch.setattr(making, "_parts", parts_and_care)
+    making.back_up(lakehouse, tmp_path / "backups")
     assert {(done.deleted, "a backup" in (done.not_deleted or "")) for done in amid} == {(0, True)}
     assert care(lakehouse, table).deleted == 2
 

@@ -15,7 +15,7 @@ from keyfold.lakehouse import Lakehouse, create_table, exclusive, is_table
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.reading import scan_table
-from keyfold.lakehouse.row_erasure import erase_rows, forget, forget_log
+from keyfold.lakehouse.row_erasure import change_rows, forget, forget_log
 from keyfold.stream import TIMESTAMP
 
 EDITS = pa.schema(
@@ -104,11 +104,11 @@ def mask_in_edits(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, 
         return keys if hidden == recorded else json.dumps(hidden)
 
     masked = pl.col("keys").map_elements(mask, pl.String)
+    is_masked = masked != pl.col("keys")
     with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
-        count = scan_table(table).select((masked != pl.col("keys")).sum()).collect().item()
+        count = scan_table(table).select(is_masked.sum()).collect().item()
         if not dry_run:
-            # No row is erased, only the keys in it.
-            erase_rows(table, pl.lit(value=False), masked={"keys": masked})
+            change_rows(table, lambda rows: rows.filter(is_masked), lambda rows: rows.with_columns(keys=masked))
             forget(table)
             forget_log(table)
     return int(count)

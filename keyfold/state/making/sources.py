@@ -9,7 +9,6 @@ import polars as pl
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from polars.datatypes import DataTypeClass
-from polars.io.plugins import register_io_source
 
 from keyfold.errors import InvalidData, NotFound
 from keyfold.exact_cast import exact_cast
@@ -98,29 +97,7 @@ def _lines(file: Place) -> pl.Series:
 
 def _delta(path: Place) -> pl.LazyFrame:
     """Scan a Delta table with Delta's reader: partition values are only in the log, and files may lack columns."""
-    dataset = check_files_are_inside(path).to_pyarrow_dataset()
-    schema = pl.Schema(_frame(dataset.schema.empty_table()).schema)
-
-    def read(
-        columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None
-    ) -> Iterator[pl.DataFrame]:
-        left = limit
-        for batch in dataset.to_batches(columns=columns):
-            # A query of constants only reads no columns, but needs the number of rows.
-            frame = _frame(batch) if batch.num_columns else pl.DataFrame(height=batch.num_rows)
-            frame = frame if predicate is None else frame.filter(predicate)
-            yield frame if left is None else frame.head(left)
-            left = None if left is None else left - frame.height
-            if left is not None and left <= 0:
-                return
-
-    return register_io_source(read, schema=schema, is_pure=True)
-
-
-def _frame(rows: Any) -> pl.DataFrame:
-    frame = pl.from_arrow(rows)
-    assert isinstance(frame, pl.DataFrame)  # noqa: S101 - narrows from_arrow's union of frame and series
-    return frame
+    return pl.scan_pyarrow_dataset(check_files_are_inside(path).to_pyarrow_dataset(), allow_pyarrow_filter=False)
 
 
 def _scan_parquet(files: list[Place]) -> pl.LazyFrame:

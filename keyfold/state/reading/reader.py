@@ -19,6 +19,7 @@ from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse, read_json
+from keyfold.schemas import arrow_type
 from keyfold.state.reading.state_rows import StateRows, partition_reads, unreadable
 from keyfold.state.rows.keys import Key, wanted_keys
 from keyfold.storage.place import Place
@@ -70,7 +71,8 @@ def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests:
     for packed in manifests.values():
         # No slots, so no rows: only the columns are needed.
         for read in partition_reads(where, generation.parts, packed, slots=NO_SLOTS):
-            return _plain(read().drop(SLOT).to_arrow().schema)
+            kinds = read().drop(SLOT).schema
+            return pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
     if job is not None:
         return _nullable(job.state.schema)
     raise NotFound(f"{where}: its state is empty, and no job of that name declares its columns")
@@ -78,23 +80,6 @@ def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests:
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in schema])
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with the types that jobs declare. Polars uses the large variants only."""
-    return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
-
-
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
-        return pa.binary()
-    if pa.types.is_large_list(kind):
-        return pa.list_(_plain_type(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _plain_type(field.type)) for field in kind])
-    return kind
 
 
 Role = Literal["live", "kept", "branch"]

@@ -9,11 +9,11 @@ import polars as pl
 from keyfold.keyed.calling.slots import SLOT, key_groups_of
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
+from keyfold.keyed.rows.codec import empty
 from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.reader import Role, find_generation, generations_of, retained_batches
 from keyfold.state.reading.state_rows import StateRows
-from keyfold.times import from_micros
 
 _TIMERS_SHOWN = 5
 
@@ -108,68 +108,56 @@ def state_statistics(lakehouse: Lakehouse, rows: StateRows) -> StateStatistics:
     generation = find_generation(lakehouse, rows.job, rows.generation)
     kinds = [column for column in (DEADLINE, PROCESSING_DEADLINE) if column in rows.schema.names]
     groups, due = _counted(rows, kinds)
-    used = [group["rows"] for group in groups]
-    done = None if rows.batch is None else generation.journal.done(rows.batch)
+    done, most = None if rows.batch is None else generation.journal.done(rows.batch), groups["rows"].max() or 0
     return StateStatistics(
         job=rows.job,
         generation=rows.generation,
         batch=rows.batch,
-        rows=sum(used),
-        keys=sum(group["keys"] for group in groups),
+        rows=groups["rows"].sum(),
+        keys=groups["keys"].sum(),
         bytes=done.state_bytes if done else 0,
         key_groups=generation.record["fixed"]["key_groups"],
-        groups_used=len(used),
-        largest_group=max(used, default=0),
-        skew=round(max(used) * len(used) / sum(used), 2) if used else 0.0,
-        timers={kind: _timers(groups, due, rows.key, kind) for kind in kinds},
+        groups_used=groups.height,
+        largest_group=most,
+        skew=round(most * groups.height / groups["rows"].sum(), 2) if groups.height else 0.0,
+        timers={kind: _timers(groups, due, kind) for kind in kinds},
         watermark=watermark(generation),
     )
 
 
-def _counted(rows: StateRows, kinds: list[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _counted(rows: StateRows, kinds: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Count by key group; returns a row for each key group, and the rows that are due next."""
     key = list(rows.key)
-    times = [pl.col(kind).to_physical() for kind in kinds]
 
     def count(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         groups = pl.Series("key_group", key_groups_of(rows[SLOT].to_numpy()).astype("int32"))
         counted = rows.group_by(groups).agg(
             pl.len().cast(pl.Int64).alias("rows"),
             pl.struct(key).n_unique().cast(pl.Int64).alias("keys"),
-            *(time.count().cast(pl.Int64).name.prefix("rows ") for time in times),
-            *(time.min().name.prefix("first ") for time in times),
-            *(time.max().name.prefix("last ") for time in times),
+            *(pl.col(kind).count().cast(pl.Int64).alias(f"rows {kind}") for kind in kinds),
+            *(pl.col(kind).min().alias(f"first {kind}") for kind in kinds),
+            *(pl.col(kind).max().alias(f"last {kind}") for kind in kinds),
         )
-        due = [rows.clear().select(*key, kind=pl.lit(None, pl.String), at=pl.lit(None, pl.Int64))]
-        for kind in kinds:
-            timed = rows.select(*key, kind=pl.lit(kind), at=pl.col(kind).to_physical()).drop_nulls("at")
-            # The first timers of the state are among the first ones of the frames.
-            due.append(timed.bottom_k(_TIMERS_SHOWN, by="at"))
-        return counted, pl.concat(due)
+        # The first timers of the state are among the first ones of the frames.
+        due = [rows.select(*key, kind).drop_nulls(kind).bottom_k(_TIMERS_SHOWN, by=kind) for kind in kinds]
+        return counted, pl.concat([rows.clear().select(*key), *due], how="diagonal")
 
     frames = list(rows.map_slots(count, list(dict.fromkeys([*key, *kinds]))))
-    if not frames:
-        return [], []
+    frames = frames or [count(empty(rows.schema).with_columns(pl.lit(0, pl.UInt64).alias(SLOT)))]
     # Two frames may have different keys of the same key group.
     groups = pl.concat([groups for groups, _ in frames]).group_by("key_group").agg(
         pl.col("rows", "keys", *(f"rows {kind}" for kind in kinds)).sum(),
         *(pl.col(f"first {kind}").min() for kind in kinds),
         *(pl.col(f"last {kind}").max() for kind in kinds),
     )  # fmt: skip
-    return groups.to_dicts(), pl.concat([due for _, due in frames]).to_dicts()
+    return groups, pl.concat([due for _, due in frames])
 
 
-def _timers(groups: list[dict[str, Any]], due: list[dict[str, Any]], key: tuple[str, ...], kind: str) -> Timers:
-    firsts = [group[f"first {kind}"] for group in groups if group[f"first {kind}"] is not None]
-    lasts = [group[f"last {kind}"] for group in groups if group[f"last {kind}"] is not None]
-    order = sorted((one for one in due if one["kind"] == kind), key=lambda one: (one["at"], str(one)))
-    shown = ({**{column: one[column] for column in key}, kind: from_micros(one["at"])} for one in order[:_TIMERS_SHOWN])
-    return Timers(
-        rows=sum(group[f"rows {kind}"] for group in groups),
-        first=from_micros(min(firsts)) if firsts else None,
-        last=from_micros(max(lasts)) if lasts else None,
-        next=tuple(shown),
-    )
+def _timers(groups: pl.DataFrame, due: pl.DataFrame, kind: str) -> Timers:
+    key = [name for name in due.columns if name not in (DEADLINE, PROCESSING_DEADLINE)]
+    shown = due.select(*key, kind).drop_nulls(kind).sort(kind, *key).head(_TIMERS_SHOWN)
+    first, last = (groups[f"{end} {kind}"] for end in ("first", "last"))
+    return Timers(groups[f"rows {kind}"].sum(), first.min(), last.max(), tuple(shown.to_dicts()))  # type: ignore[arg-type]
 
 
 def _listed(job: str, generation: Generation, role: Role) -> ListedGeneration:

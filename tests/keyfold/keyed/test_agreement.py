@@ -71,7 +71,7 @@ def test_a_table_of_another_history_that_has_taken_the_same_batch_is_refused_and
         Damaged, match=rf"batch 2 that table {table} .* is not the one in its journal: .*--full-refresh"
     ):
         lake.run(totals())
-    assert not check(lakehouse).is_whole
+    assert any(one.is_damage for one in check(lakehouse))
     lake.run(totals(), FullRefresh())
     assert lake.rows("totals") == [("ann", 2), ("bob", 1), ("eve", 1)]
 

@@ -15,14 +15,14 @@ from keyfold.keyed.job.tables import Append
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.files import remove_tree
 from keyfold.lakehouse.row_erasure import erased_rows
-from keyfold.runs.erasing import Erasure, erase
+from keyfold.runs.erasing import erase
 from keyfold.state.changing.audit import Author, digest
 from tests.keyfold.keyed.test_jobs_on_jobs import CLICKS, DAILY, HOUR, HOURLY, NOON, TIME, Site
 from tests.keyfold.runs.test_erasing import files_that_hold
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake
 
-EVA = Erasure({"user": ["evangeline"]}, Author("dpo@example.org", "request 17"))
+EVA = ({"user": ["evangeline"]}, Author("dpo@example.org", "request 17"))
 WHO = pa.field("who", pa.string(), nullable=False)
 AT, COUNT = HOUR.field("hour"), pa.field("clicks", pa.int64())
 
@@ -104,7 +104,7 @@ def holding(site):
 
 
 def erased(site, **settings):
-    return erase(site.lakehouse, CLICKS, CHAIN[::-1], EVA, runners=site.spark, **settings)
+    return erase(site.lakehouse, CLICKS, CHAIN[::-1], *EVA, runners=site.spark, **settings)
 
 
 def balanced(site):
@@ -127,7 +127,7 @@ def test_a_person_is_erased_all_down_the_chain_which_goes_on_as_if_there_had_bee
     assert played_on(site) == without_eva
     assert erased_rows(site.lakehouse.events("clicks")) == 5
     audited = pl.read_delta(str(site.lakehouse.monitoring("edits"))).row(0, named=True)
-    assert (audited["who"], audited["why"], audited["what"]) == (EVA.author.who, EVA.author.why, "erased")
+    assert (audited["who"], audited["why"], audited["what"]) == (EVA[1].who, EVA[1].why, "erased")
     assert json.loads(audited["keys"]) == {"user": digest('["evangeline"]')}
     assert json.loads(audited["rows"])["events.clicks"] == 5
     assert erased(site).rows == {}

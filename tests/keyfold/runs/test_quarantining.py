@@ -21,7 +21,7 @@ from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.runners import Runners
-from keyfold.runs.erasing import Erasure, erase
+from keyfold.runs.erasing import erase
 from keyfold.runs.quarantining import quarantine
 from keyfold.state.changing.audit import Author
 from keyfold.stream import Source
@@ -127,14 +127,14 @@ def test_a_job_that_has_not_read_the_event_goes_on_past_its_planned_batch(lake):
 
 def test_what_was_taken_out_is_erased_with_its_person_or_told_where_its_file_would_say_whose_it_is(lake):
     take_out(lake, [JOB])
-    erasure = Erasure({"user": ["bob"]}, BY)
-    erased = erase(lake.lakehouse, CLICKS, [], erasure, dry_run=True)
+    erasure = ({"user": ["bob"]}, BY)
+    erased = erase(lake.lakehouse, CLICKS, [], *erasure, dry_run=True)
     places = ("keys in monitoring.edits", "quarantine.clicks", "events.clicks")
     assert erased.rows == dict.fromkeys(places, 1)
     told = "1 line of quarantine.clicks, which cannot be parsed or whose file or message is not known"
     assert told not in erased.not_searched
     of_paths = replace(CLICKS, sources={"user": Source(path=True)})
-    assert told in erase(lake.lakehouse, of_paths, [], erasure, dry_run=True).not_searched
+    assert told in erase(lake.lakehouse, of_paths, [], *erasure, dry_run=True).not_searched
 
 
 def test_a_job_that_has_read_the_event_is_computed_again_and_no_other(lake):

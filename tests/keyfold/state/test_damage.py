@@ -13,7 +13,7 @@ from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
-from keyfold.runs.erasing import Erasure, erase
+from keyfold.runs.erasing import erase
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
@@ -243,14 +243,14 @@ def test_a_correction_that_leaves_a_key_without_its_value_is_refused(spark, ran)
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ({}, "say what is to be erased, by columns of clicks"),
-        ({"customer": ["bob"]}, "stream clicks has no column customer; it has user, at, clicks"),
+        ({}, "say what is to be erased by columns of clicks, which are user, at, clicks, and not by nothing"),
+        ({"customer": ["bob"]}, "which are user, at, clicks, and not by customer"),
         ({"clicks": ["many"]}, "clicks is Int64, and 'many' is not"),
     ],
 )
 def test_an_erasure_that_cannot_be_is_told_and_erases_nothing(spark, ran, values, why):
     with Refused(ran, why):
-        erase(ran, CLICKS, [windows()], Erasure(values, BY), runners=spark)
+        erase(ran, CLICKS, [windows()], values, BY, runners=spark)
 
 
 def make_branch(spark, lakehouse):

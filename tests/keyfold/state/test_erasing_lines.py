@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from keyfold.ingestion.erased_names import erased_name, holds_any
 from keyfold.ingestion.parsing import parse_file, parse_messages
-from keyfold.state.erasure import ABSENT, FOUND, UNKNOWN, search_lines, typed_values
+from keyfold.state.erasure import ABSENT, FOUND, UNKNOWN, search_lines
 from keyfold.stream import TIMESTAMP, Source, Stream
 from tests.examples import examples
 from tests.schemas import schema_of
@@ -51,8 +51,7 @@ def quarantined(path, *, stream=PAYMENTS):
 
 
 def search(frame, stream=PAYMENTS, **texts):
-    values = typed_values(stream, {name: [text] for name, text in texts.items()})
-    return frame.select(search_lines(stream, values, [])).to_series().to_list()
+    return frame.select(search_lines(stream, {name: [text] for name, text in texts.items()}, [])).to_series().to_list()
 
 
 def written(tmp_path, rows, form, escaped):

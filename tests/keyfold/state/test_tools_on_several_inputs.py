@@ -15,7 +15,7 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.files import remove_tree
-from keyfold.runs.erasing import Erasure, erase
+from keyfold.runs.erasing import erase
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
@@ -73,7 +73,7 @@ def test_a_person_is_erased_of_both_inputs_and_the_others_are_counted_on(home, w
     home.land(PAYMENTS, payments(("amaryllis", 6, 1), ("amaryllis", 85, 3)))
     remove_tree(home.lakehouse.landing("orders").parent)
     for stream in (ORDERS, PAYMENTS):
-        erased = erase(home.lakehouse, stream, [home.job], Erasure({"card": ["amaryllis"]}, BY), runners=without_spark)
+        erased = erase(home.lakehouse, stream, [home.job], {"card": ["amaryllis"]}, BY, runners=without_spark)
         assert erased.rows[f"events.{stream.name}"]
     assert files_that_hold(home.lakehouse, "amaryllis") == []
     home.run(NOON + timedelta(days=1))

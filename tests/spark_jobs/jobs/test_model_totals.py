@@ -5,7 +5,7 @@ from datetime import timedelta
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.runner import run_job
-from keyfold.runs.erasing import Erasure, erase
+from keyfold.runs.erasing import erase
 from keyfold.state.changing.audit import Author
 from keyfold.testing import merged, play
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
@@ -44,8 +44,6 @@ def test_what_is_erased_of_a_stream_is_in_no_total(without_spark, lakehouse):
     put(lakehouse, "sales", sales_frame(sales))
     run_job(lakehouse, JOB, runners=without_spark)
     put(lakehouse, "sales", sales_frame([sale("cup", 1, 2, models=["a", "b", "c"], customer="eva")]))
-    erase(
-        lakehouse, SALES, [JOB], Erasure({"customer": ["eva"]}, Author("dpo@example.org", "17")), runners=without_spark
-    )
+    erase(lakehouse, SALES, [JOB], {"customer": ["eva"]}, Author("dpo@example.org", "17"), runners=without_spark)
     assert_nothing_lost(lakehouse, JOB)
     assert run_job(lakehouse, JOB, runners=without_spark).totals.events == 1

@@ -18,7 +18,7 @@ from keyfold.keyed.job.tables import Append
 from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.operators import count, last_rows, totals
 from keyfold.operators import windows as windows_of
-from keyfold.runs.erasing import Erasure, erase
+from keyfold.runs.erasing import erase
 from keyfold.state.changing.audit import Author
 from keyfold.state.changing.moving import plan_change
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
@@ -146,7 +146,8 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(lake, lak
         lakehouse,
         CLICKS,
         [buys()],
-        Erasure({"user": ["eva"]}, Author("dpo@example.org", "request 17")),
+        {"user": ["eva"]},
+        Author("dpo@example.org", "request 17"),
         runners=lake.session,
     )
     found = check_conservation(lakehouse, buys())

@@ -82,7 +82,7 @@ def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(without_sp
     assert diff_states(then, now).summary().columns == {"clicks": 1}
     assert assert_nothing_lost(lake.lakehouse, windows()).open_events == 43
     # Of the stream nothing is known: its events were not ingested.
-    assert [one for one in check(lake.lakehouse).findings if "/ingest/" not in one.path] == []
+    assert [one for one in check(lake.lakehouse) if "/ingest/" not in one.path] == []
     back_up(lake.lakehouse, tmp_path / "backups")
     restore(tmp_path / "backups", Lakehouse(tmp_path / "restored"))
     assert read_state(Lakehouse(tmp_path / "restored"), windows(), keys=["ann"]).polars()["clicks"].to_list() == [42]
