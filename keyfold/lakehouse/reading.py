@@ -9,7 +9,6 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from keyfold.errors import NotFound
 from keyfold.lakehouse.files import open_for_reading
 from keyfold.lakehouse.paths import Lakehouse
 from keyfold.storage.place import Place, as_source
@@ -46,12 +45,9 @@ def read_table(lakehouse: Lakehouse, name: str) -> pl.LazyFrame:
         >>> import keyfold
         >>> keyfold.read_table(keyfold.Lakehouse("no-such-folder"), "rides")
         Traceback (most recent call last):
-        keyfold.errors.NotFound: there is no table rides in ...no-such-folder; there are none
+        keyfold.errors.NotFound: no table 'rides' in ...no-such-folder; tables there: none yet
     """
-    tables = lakehouse.tables()
-    if name not in tables:
-        raise NotFound(f"there is no table {name} in {lakehouse.home}; there are {', '.join(tables) or 'none'}")
-    return scan_table(tables[name])
+    return scan_table(lakehouse.table(name))
 
 
 def scan_table(path: Place) -> pl.LazyFrame:

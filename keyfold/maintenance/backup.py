@@ -24,9 +24,9 @@ from deltalake.exceptions import DeltaError
 
 from keyfold.errors import Damaged, KeyfoldError, Misconfigured, NotFound
 from keyfold.ingestion.ingest_settings import existing_ingest
-from keyfold.keyed.generation.generations import RECORD, Generation
+from keyfold.keyed.generation.generations import RECORD, all_generations
 from keyfold.keyed.generation.live_record import LIVE, live_entries, live_generation_name
-from keyfold.lakehouse import Lakehouse, exclusive, is_table, read_json
+from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.lakehouse.files import files_below, new_file, open_for_reading, sweep, sync_folder, write_once
 from keyfold.lakehouse.presence import check_lakehouse_is_there, named_files
 from keyfold.storage.place import FoundFile, Place, found_at, local_path, path_below, stays_below
@@ -212,10 +212,8 @@ def _parts(lakehouse: Lakehouse) -> list[_Part]:
 
     The younger generations come first: one that reads tables of another is the younger one, and all that it has read must be there.
     """
-    home, parts, born = lakehouse.home, list[_Part](), list[Generation]()
-    for record in [*home.glob(f"jobs/*/generation-*/{RECORD}"), *home.glob(f"jobs/*/branches/*/{RECORD}")]:
-        born.append(Generation(record.parent, read_json(record)))
-    for one in sorted(born, key=lambda one: one.record["born_at"], reverse=True):
+    home, parts = lakehouse.home, list[_Part]()
+    for one in sorted(all_generations(lakehouse), key=lambda one: one.record["born_at"], reverse=True):
         is_live = live_generation_name(lakehouse, one.record["job"]) == one.name
         # The tables of a generation that was replaced are older versions of the live one's.
         names = [name for name in one.record["table_ids"] if is_live or one.is_aside(name)]

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from keyfold.errors import Locked
-from keyfold.keyed.generation.generations import FORMAT, Generation, waits_to_go_live
+from keyfold.keyed.generation.generations import FORMAT, Generation, all_generations, waits_to_go_live
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.plans.inputs import input_id, positions_explained
-from keyfold.lakehouse import Lakehouse, read_json
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.files import is_held
 from keyfold.lakehouse.log_changes import next_change
 from keyfold.lakehouse.paths import table_id
@@ -53,14 +53,9 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
             f"a backup of {lakehouse.home} is running, which still has to copy files; delete them when it has ended"
         )
     identity = table_id(table) if name.startswith("events.") else None
-    home = lakehouse.home
-    for folder in sorted([*home.glob("jobs/*/generation-*"), *home.glob("jobs/*/branches/*")]):
-        if not (folder / "generation.json").exists():
-            continue
-        generation = Generation(folder, read_json(folder / "generation.json"))
-        is_branch = folder.parent.name == "branches"
-        job = folder.parent.parent.name if is_branch else folder.parent.name
-        if not _is_continued(lakehouse, job, generation, is_branch=is_branch):
+    for generation in all_generations(lakehouse):
+        job = generation.record["job"]
+        if not _is_continued(lakehouse, job, generation):
             continue
         read = generation.record.get("input_ids", {}).get(name)
         # A generation that read other content of this name, or that another version of Keyfold wrote, cannot be continued.
@@ -68,7 +63,7 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
             continue
         if read != (identity or input_id(lakehouse, name, read.partition("/")[0])):
             continue
-        where = f"branch {folder.name} of job {job}" if is_branch else f"job {job}, {folder.name}"
+        where = f"branch {generation.name} of job {job}" if generation.is_branch else f"job {job}, {generation.name}"
         with positions_explained(
             where, name, "run it with --full-refresh, or remove its folder if it is no longer used"
         ):
@@ -77,9 +72,9 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
             yield Reader(where, *versions)
 
 
-def _is_continued(lakehouse: Lakehouse, job: str, generation: Generation, *, is_branch: bool) -> bool:
+def _is_continued(lakehouse: Lakehouse, job: str, generation: Generation) -> bool:
     """Whether a generation is live, may become live, or is being filled."""
-    if is_branch:
+    if generation.is_branch:
         return not any(generation.record["span"]) or is_held(lakehouse.job(job))
     live = live_generation_name(lakehouse, job)
     if live is None or generation.name <= live:

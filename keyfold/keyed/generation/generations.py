@@ -109,6 +109,10 @@ class Generation:
         self.journal.write_record(_CLOCK, clock)
 
     @property
+    def is_branch(self) -> bool:
+        return self.folder.parent.name == "branches"
+
+    @property
     def address(self) -> Place:
         """The folder of the live tables of all jobs."""
         return self.folder.parent.parent.parent / "tables"
@@ -119,7 +123,7 @@ class Generation:
 
     def is_aside(self, name: str) -> bool:
         """Whether a table is not at its address yet. A branch has no other tables."""
-        return self.folder.parent.name == "branches" or (self.aside(name) / "_delta_log" / FIRST_ENTRY).exists()
+        return self.is_branch or (self.aside(name) / "_delta_log" / FIRST_ENTRY).exists()
 
     def table(self, name: str) -> Place:
         """The folder of a table of a generation that is live, or was not live yet."""
@@ -146,6 +150,12 @@ class Generation:
         """Record the checksums of its files, if the last record is older than `every`. The caller must hold the job's lock."""
         done = self.journal.last_done()
         record_checksums(self.journal.folder, self.checksummed, done.batch if done else -1, every)
+
+
+def all_generations(lakehouse: Lakehouse, job: str = "*") -> list[Generation]:
+    """Return the generations of a job, or of all jobs, oldest first, then the branches; none of those without a birth record."""
+    kinds = (sorted(lakehouse.home.glob(f"jobs/{job}/{kind}/{RECORD}")) for kind in ("generation-*", "branches/*"))
+    return [Generation(record.parent, read_json(record)) for records in kinds for record in records]
 
 
 def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:

@@ -12,6 +12,7 @@ from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.keyed.generation.generations import (
     RECORD,
     Generation,
+    all_generations,
     branch_folder,
     generation_folder,
     live_generation,
@@ -55,7 +56,7 @@ def to_promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     # If an earlier call was killed after the renaming, continue with its generation, which may even be live.
     folder = branch_folder(lakehouse, job, branch)
     generation = _renamed(lakehouse, job, branch, or_live=not folder.exists()) or _promotable(lakehouse, job, branch)
-    if generation.folder.parent.name == "branches":
+    if generation.is_branch:
         folder = generation_folder(lakehouse, job)
         # The birth record last: in a bucket files move one by one, and a folder without it is no generation.
         move_tree(generation.folder, folder, "generation.json")
@@ -67,11 +68,10 @@ def to_promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
 def _renamed(lakehouse: Lakehouse, job: str, branch: str, *, or_live: bool) -> Generation | None:
     """Return the generation that an interrupted call has made of a branch; None if there is none."""
     live = live_generation(lakehouse, job)
-    for folder in sorted(lakehouse.job(job).glob("generation-*")):
-        record = folder / "generation.json"
-        is_newer = live is None or folder.name > live.name or (or_live and folder.name == live.name)
-        if is_newer and record.exists() and read_json(record).get("branch") == branch:
-            return Generation(folder, read_json(record))
+    for one in all_generations(lakehouse, job):
+        is_newer = live is None or one.name > live.name or (or_live and one.name == live.name)
+        if is_newer and not one.is_branch and one.record.get("branch") == branch:
+            return one
     return None
 
 

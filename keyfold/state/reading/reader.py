@@ -14,15 +14,14 @@ from keyfold.errors import NotFound
 from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, partitions_of
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.fingerprint import fixed_settings
-from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation
+from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, all_generations, live_generation
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.lakehouse import Lakehouse, read_json
+from keyfold.lakehouse import Lakehouse
 from keyfold.schemas import arrow_type
 from keyfold.state.reading.state_rows import StateRows, partition_reads, unreadable
 from keyfold.state.rows.keys import Key, wanted_keys
-from keyfold.storage.place import Place
 
 
 def read_state(
@@ -104,10 +103,9 @@ def generations_of(lakehouse: Lakehouse, job: str) -> list[KnownGeneration]:
     Raises:
         KeyfoldError: the job has none.
     """
-    live, folder = live_generation_name(lakehouse, job), lakehouse.job(job)
-    born = sorted(folder.glob("generation-*/generation.json"))
-    known = [_known(record, "live" if record.parent.name == live else "kept") for record in born]
-    known += [_known(record, "branch") for record in sorted(folder.glob("branches/*/generation.json"))]
+    live, known = live_generation_name(lakehouse, job), list[KnownGeneration]()
+    for one in all_generations(lakehouse, job):
+        known.append(KnownGeneration(one, "branch" if one.is_branch else "live" if one.name == live else "kept"))
     if not known:
         there = ", ".join(jobs_with_state(lakehouse)) or "none yet"
         raise NotFound(f"no job {job!r} has run in {lakehouse.home}; jobs with state there: {there}")
@@ -167,10 +165,6 @@ def manifests_of(generation: Generation, done: KeyedDone) -> dict[int, bytes]:
     """
     with unreadable(f"job {generation.record['job']}, {generation.name}, batch {done.batch}"):
         return read_manifests(generation.manifests, files_of(done))
-
-
-def _known(record: Place, role: Role) -> KnownGeneration:
-    return KnownGeneration(Generation(record.parent, read_json(record)), role)
 
 
 def _listed(known: list[KnownGeneration]) -> str:
