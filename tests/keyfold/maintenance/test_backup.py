@@ -155,12 +155,12 @@ def test_a_job_that_is_lost_is_told_and_all_others_are_backed_up(tmp_path):
     ingest(lakehouse, SALES, settle=timedelta(0))
     for name in ("purchase_totals", "model_totals"):
         run_job(lakehouse, build_job(JOBS[name]))
-    shutil.rmtree(lakehouse.job("purchase_totals"))
+    remove_tree(lakehouse.job("purchase_totals"))
     with pytest.raises(Damaged, match="is made, but lacks purchase_totals: "):
         back_up(lakehouse, backups)
     restore(backups, again := Lakehouse(tmp_path / "again"))
     assert rows(again)["model_totals"] == rows(lakehouse)["model_totals"]
-    shutil.rmtree(lakehouse.home / "tables/purchase_totals")  # it was removed on purpose
+    remove_tree(lakehouse.home / "tables/purchase_totals")  # it was removed on purpose
     assert back_up(lakehouse, backups)
 
 
