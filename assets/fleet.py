@@ -1,6 +1,6 @@
 """The fleet group: positions of vehicles, and their trips, stops, days and warnings."""
 
-from assets.plots.fleet import plot_days, plot_trips, plot_warnings
+from assets.plots.fleet import plot_trips
 from keyfold.dagster import JobAssets, keyfold_group
 from keyfold.project import project_suites
 from spark_jobs.jobs.fleet_days import FLEET_DAYS
@@ -12,10 +12,6 @@ GROUP = keyfold_group(
     "fleet",
     owners=("team:fleet",),
     streams=[TELEMETRY],
-    jobs=[
-        JobAssets(VEHICLE_TRIPS, plot=plot_trips),
-        JobAssets(FLEET_DAYS, plot=plot_days),
-        JobAssets(FLEET_WARNINGS, plot=plot_warnings),
-    ],
+    jobs=[JobAssets(VEHICLE_TRIPS, plot=plot_trips), FLEET_DAYS, FLEET_WARNINGS],
     suites=project_suites(),
 )

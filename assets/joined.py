@@ -4,8 +4,6 @@ Its jobs have a separate group, so that a missing table of products does not fai
 starts them when their inputs are updated.
 """
 
-from assets.plots.products import plot_categories
-from assets.plots.weather import plot_ride_weather
 from keyfold.dagster import JobAssets, keyfold_group
 from keyfold.project import project_suites
 from spark_jobs.jobs.ride_weather.job import RIDE_WEATHER
@@ -14,8 +12,8 @@ from spark_jobs.jobs.sales_with_products import SALES_WITH_PRODUCTS
 GROUP = keyfold_group(
     "joined",
     jobs=[
-        JobAssets(RIDE_WEATHER, owners=("team:rides",), plot=plot_ride_weather),
-        JobAssets(SALES_WITH_PRODUCTS, owners=("team:sales",), plot=plot_categories),
+        JobAssets(RIDE_WEATHER, owners=("team:rides",)),
+        JobAssets(SALES_WITH_PRODUCTS, owners=("team:sales",)),
     ],
     suites=project_suites(),
 )

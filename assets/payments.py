@@ -1,7 +1,6 @@
 """The payments group: card payments, and cards used in two cities within a short time."""
 
-from assets.plots.payments import plot_two_cities
-from keyfold.dagster import JobAssets, keyfold_group
+from keyfold.dagster import keyfold_group
 from keyfold.project import project_suites
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
 from spark_jobs.streams import PAYMENTS
@@ -10,8 +9,6 @@ GROUP = keyfold_group(
     "payments",
     owners=("team:payments",),
     streams=[PAYMENTS],
-    jobs=[
-        JobAssets(CARD_IN_TWO_CITIES, plot=plot_two_cities, plot_of_counts=True),
-    ],
+    jobs=[CARD_IN_TWO_CITIES],
     suites=project_suites(),
 )

@@ -1,6 +1,6 @@
 """The rides group: points of taxi rides, one summary per ride, an index of all points, and jumps of meters."""
 
-from assets.plots.rides import plot_meter_jumps, plot_rides
+from assets.plots.rides import plot_rides
 from keyfold.dagster import JobAssets, keyfold_group
 from keyfold.project import project_suites
 from spark_jobs.jobs.event_index import EVENT_INDEX
@@ -16,7 +16,7 @@ GROUP = keyfold_group(
         JobAssets(RIDE_SUMMARIES, plot=plot_rides),
         # Lower priority than the summaries, which users wait for.
         JobAssets(EVENT_INDEX, priority=0),
-        JobAssets(RIDE_METER_JUMPS, plot=plot_meter_jumps),
+        RIDE_METER_JUMPS,
     ],
     suites=project_suites(),
 )

@@ -1,6 +1,6 @@
 """The sales group: sales, the best-selling products of each hour, and totals per item and model."""
 
-from assets.plots.products import plot_models, plot_products
+from assets.plots.products import plot_products
 from keyfold.dagster import JobAssets, keyfold_group
 from keyfold.project import project_suites
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
@@ -12,10 +12,6 @@ GROUP = keyfold_group(
     "sales",
     owners=("team:sales",),
     streams=[SALES],
-    jobs=[
-        JobAssets(TOP_PRODUCTS, plot=plot_products),
-        PURCHASE_TOTALS,
-        JobAssets(MODEL_TOTALS, plot=plot_models),
-    ],
+    jobs=[JobAssets(TOP_PRODUCTS, plot=plot_products), PURCHASE_TOTALS, MODEL_TOTALS],
     suites=project_suites(),
 )

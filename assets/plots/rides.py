@@ -1,4 +1,4 @@
-"""Rides to look at: how long they take, where the last ones went, and meters that jump."""
+"""Rides to look at: how long they take, and where the last ones went."""
 
 from typing import Any
 
@@ -22,20 +22,6 @@ def plot_rides(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
     if not rides.height:
         return {}
     return {"durations": _durations(rides), "map": _map(lakehouse, rides.head(_TRACKS))}
-
-
-def plot_meter_jumps(lakehouse: Lakehouse) -> dict[str, dg.MetadataValue]:
-    """By how much the last 5,000 meters that jumped did so, and when."""
-    jumps = scan_table(lakehouse.table("ride_meter_jumps"))
-    by = (pl.col("last_meter_reading") - pl.col("first_meter_reading")).alias("by")
-    last = jumps.top_k(_RIDES, by="last_time").select("last_time", by).collect(engine="streaming")
-    if not last.height:
-        return {}
-    figure, (panel,) = draw()
-    panel.scatter(last["last_time"].to_numpy(), last["by"].to_numpy(), s=12, color=ALARM)
-    panel.set_title(f"meters that jumped, the last {last.height:,}: by how many dollars")
-    panel.tick_params(axis="x", rotation=20)
-    return {"jumps": picture(figure, "When meters jumped, and by how much")}
 
 
 def _durations(rides: pl.DataFrame) -> dg.MetadataValue:

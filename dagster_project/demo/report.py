@@ -5,19 +5,15 @@ from textwrap import shorten
 from typing import Any
 
 import dagster as dg
-import polars as pl
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from keyfold import Lakehouse
 from keyfold.cli.terminal import message, visible
 from keyfold.dagster.translator import DEFAULT
-from keyfold.lakehouse.reading import scan_table
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 
-_REASONS = 3
 _FAILED_CHECKS = 5
 _ONE_LINE = 66
 
@@ -31,42 +27,35 @@ def assets_of(definitions: dg.Definitions, group: str) -> list[dg.AssetKey]:
     return sorted(key for key in graph.executable_asset_keys if graph.get(key).group_name == group)
 
 
-def print_report(
-    console: Console,
-    lakehouse: Lakehouse,
-    result: dg.ExecuteInProcessResult,
-    instance: dg.DagsterInstance,
-    *,
-    landed: str,
-    seconds: float,
-) -> bool:
-    """Print a run's results, findings and times; return whether it and all blocking checks succeeded."""
+def print_report(console: Console, result: dg.ExecuteInProcessResult, *, landed: str, seconds: float) -> bool:
+    """Print a run's results and findings; return whether it and all blocking checks succeeded."""
     metadata_of = _metadata(result)
     console.print(Text.assemble(("Keyfold demo", "bold"), "  ", message(landed), "\n"))
     console.print(_streams(metadata_of))
     console.print()
     console.print(_jobs(metadata_of))
     console.print()
-    console.print(_facts(lakehouse, result, instance, metadata_of, seconds), highlight=False)
+    console.print(_facts(result, metadata_of, seconds), highlight=False)
     for event in result.all_events:
         if event.is_step_failure:
             reason = message(f"{event.step_key}: {_reason(event)}")
             console.print(Text.assemble("\n", ("failed", "bold red"), "  ", reason))
-    for stream, reason in _without_any_event(lakehouse, metadata_of).items():
+    without = _without_any_event(metadata_of)
+    for stream, reason in without.items():
         console.print(Text.assemble("\n", ("failed", "bold red"), "  ", message(f"{stream}: {reason}")))
-    good = result.success and not _held_back(result) and not _without_any_event(lakehouse, metadata_of)
+    good = result.success and not _held_back(result) and not without
     if good:
         console.print("\nIn Dagster's pages: [bold]make ui[/], then Assets. Rows: [bold]keyfold show TABLE[/]")
     return good
 
 
-def _without_any_event(lakehouse: Lakehouse, metadata_of: Metadata) -> dict[str, str]:
+def _without_any_event(metadata_of: Metadata) -> dict[str, str]:
     """Return the streams without any accepted row, with the reason; usually their files have another format."""
     found: dict[str, str] = {}
     for stream in STREAMS:
         made = metadata_of.get(DEFAULT.get_asset_key(f"events.{stream}"))
         if made and not made["accepted"] and not made["duplicates"] and made.get("dagster/row_count", 0) == 0:
-            why = f"; {_quarantine_reasons(lakehouse)}" if made["quarantined"] else ""
+            why = f"; keyfold show quarantine.{stream} tells why" if made["quarantined"] else ""
             found[stream] = f"none of the {made['rows_read']:,} rows read was accepted{why}"
     return found
 
@@ -96,22 +85,14 @@ def _jobs(metadata_of: Metadata) -> Table:
     return table
 
 
-def _facts(
-    lakehouse: Lakehouse,
-    result: dg.ExecuteInProcessResult,
-    instance: dg.DagsterInstance,
-    metadata_of: Metadata,
-    seconds: float,
-) -> Table:
+def _facts(result: dg.ExecuteInProcessResult, metadata_of: Metadata, seconds: float) -> Table:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
-    if any(made.get("quarantined") for made in metadata_of.values()):
-        facts.add_row("quarantine", message(_quarantine_reasons(lakehouse)))
     for made in metadata_of.values():
         if warnings := made.get("warnings"):
             facts.add_row("warned", Text(visible(warnings, keep="\n"), "yellow"))
     facts.add_row("checks", message(_checks(result)))
-    facts.add_row("time", _times(result, instance, seconds))
+    facts.add_row("time", f"{seconds:.0f} s")
     return facts
 
 
@@ -141,30 +122,6 @@ def _checks(result: dg.ExecuteInProcessResult) -> str:
     if len(failed) > _FAILED_CHECKS:
         lines.append(f"and {len(failed) - _FAILED_CHECKS} more: see the checks in Dagster's pages")
     return "\n".join(lines)
-
-
-def _quarantine_reasons(lakehouse: Lakehouse) -> str:
-    tables = [scan_table(path) for name, path in lakehouse.tables().items() if name.startswith("quarantine.")]
-    # A reason quotes the row's value after a colon.
-    reasons = pl.concat(tables).group_by(pl.col("reason").str.split(": ").list.first()).len()
-    first = reasons.sort("len", "reason", descending=[True, False]).head(_REASONS).collect()
-    return "most often " + "; ".join(f"{reason} ({count:,})" for reason, count in first.iter_rows())
-
-
-def _times(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance, seconds: float) -> str:
-    checks = {
-        event.step_key for event in result.all_events if event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
-    }
-    took = {"ingest": 0.0, "jobs": 0.0, "checks": 0.0}
-    for stats in instance.get_run_step_stats(result.run_id):
-        if stats.start_time and stats.end_time:
-            name = (
-                "checks" if stats.step_key in checks else "ingest" if stats.step_key.startswith("ingest_") else "jobs"
-            )
-            took[name] += stats.end_time - stats.start_time
-    started = seconds - sum(took.values())
-    parts = ", ".join(f"{name} {time:.0f} s" for name, time in took.items())
-    return f"{seconds:.0f} s: start {started:.0f} s, {parts}"
 
 
 def _reason(event: dg.DagsterEvent) -> str:

@@ -67,14 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         print_error(str(error))
         return 1
     with instance:
-        good = print_report(
-            Console(),
-            lakehouse,
-            result,
-            instance,
-            landed=landed,
-            seconds=time.monotonic() - began,
-        )
+        good = print_report(Console(), result, landed=landed, seconds=time.monotonic() - began)
         if good and folder is None:
             print(_late_delivery(lakehouse))
     return 0 if good else 1

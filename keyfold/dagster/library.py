@@ -56,7 +56,7 @@ def keyfold_assets(
                 health.stream_health_checks(stream, translator),
             )
         ),
-        *(keyed_assets(one, translator, declared) for one in shown),
+        *(keyed_assets(one, translator) for one in shown),
         *(conservation_check(job, translator) for job in declared.values()),
         *(health.health_checks(job, translator) for job in declared.values()),
         *(checks for job in declared.values() for checks in suite_checks(job, suites or {}, translator)),

@@ -10,11 +10,10 @@ import polars as pl
 import pytest
 from matplotlib.image import imread
 
-from assets.plots.fleet import plot_days, plot_trips, plot_warnings
-from assets.plots.payments import plot_two_cities
-from assets.plots.products import plot_categories, plot_models, plot_products
-from assets.plots.rides import plot_meter_jumps, plot_rides
-from assets.plots.weather import plot_averages, plot_ride_weather
+from assets.plots.fleet import plot_trips
+from assets.plots.products import plot_products
+from assets.plots.rides import plot_rides
+from assets.plots.weather import plot_averages
 from keyfold.dagster import plots
 from keyfold.dagster.plots import plot_runs
 from keyfold.keyed.calling.harness import TestHarness
@@ -23,7 +22,7 @@ from keyfold.keyed.rows.codec import empty
 from keyfold.lakehouse import Lakehouse
 from keyfold.times import micros
 from spark_jobs.jobs.registry import JOBS
-from spark_jobs.simulation.telemetry import GEOFENCES, telemetry_table
+from spark_jobs.simulation.telemetry import telemetry_table
 from tests.made_generations import put_done, put_generation
 
 
@@ -84,40 +83,14 @@ def test_rides_are_drawn_as_durations_and_as_a_map(lakehouse):
     assert all(is_drawn(value) for value in drawn.values())
 
 
-def test_trips_are_drawn_as_a_map_and_the_hot_spots_beside_it(lakehouse):
+def test_trips_are_drawn_as_a_map(lakehouse):
     ticks = np.arange(0, 3600, 10) * 1_000_000 + micros(START)
     points = telemetry_table(np.random.default_rng(1), 4, ticks)
     harness = TestHarness(build_job(JOBS["vehicle_trips"]))
     harness.batch(points, advance_to=HOURS[-1])
     put(lakehouse, "vehicle_trips", vehicle_trips=harness.written["vehicle_trips"])
     land(lakehouse, "telemetry", points)
-    assert is_drawn(plot_trips(lakehouse)["map_and_hot_spots"])
-
-
-def test_days_and_warnings_of_the_fleet_are_drawn(lakehouse):
-    ticks = np.arange(0, 2 * 3600, 10) * 1_000_000 + micros(START + timedelta(hours=23))
-    points = telemetry_table(np.random.default_rng(1), 12, ticks)
-    warnings, trips, days = (
-        build_job(JOBS[name], given)
-        for name, given in (
-            ("fleet_warnings", {"geofences": str(GEOFENCES)}),
-            ("vehicle_trips", {}),
-            ("fleet_days", {}),
-        )
-    )
-    driven = written(trips, points)
-    for job, events, plot, drawn in (
-        (warnings, points, plot_warnings, "warnings_map"),
-        (days, driven, plot_days, "days"),
-    ):
-        put(lakehouse, job.name, **{job.name: written(job, events)})
-        assert is_drawn(plot(lakehouse)[drawn])
-
-
-def written(job, events):
-    harness = TestHarness(job)
-    harness.batch(events, advance_to=HOURS[-1])
-    return harness.written[job.name]
+    assert is_drawn(plot_trips(lakehouse)["map"])
 
 
 def test_averages_are_drawn_against_their_readings(lakehouse):
@@ -134,47 +107,20 @@ WINDOWS = {
     "revenue": np.arange(48.0),
 }
 RANKED = {"window_start": [HOURS[-1]] * 2, "rank": [1, 2], "product": ["tea", "cup"], "quantity": [6, 3]}
-TOTALS = {"model": ["", "Pro", "Air"], "quantity": [4, 9, -1], "purchases": [2, 3, 1]}
-RIDDEN = {"temp": [40.0, 60.0], "precip": [0.0, 0.2], "start_time": HOURS[:2]}
-RIDDEN |= {"distance_in_metres": [5000.0] * 2, "ride_duration_in_secs": [600.0, 900.0]}
-SOLD = {"time": HOURS[:2], "category": ["Home", None], "price": [2.0, 3.0], "quantity": [4, 1]}
-JUMPED = {"last_time": HOURS[:2], "first_meter_reading": [3.0, 3.0], "last_meter_reading": [14.0, 9.0]}
-PAID = {"last_time": HOURS[:9], "card": ["9999"] * 9, "first_city": ["Ulm"] * 9, "last_city": ["Trier"] * 9}
-PAID |= {"first_time": HOURS[:9], "first_amount": [1.0] * 9, "last_amount": [2.0] * 9}
 
 
-@pytest.mark.parametrize(
-    ("job", "plot", "drawn", "tables"),
-    [
-        ("top_products", plot_products, "best_sold", {"sales_windows": WINDOWS, "top_products": RANKED}),
-        ("model_totals", plot_models, "best_models", {"model_totals": TOTALS}),
-        ("ride_weather", plot_ride_weather, "rides_in_weather", {"ride_weather": RIDDEN}),
-        ("sales_with_products", plot_categories, "categories", {"sales_with_products": SOLD}),
-        ("ride_meter_jumps", plot_meter_jumps, "jumps", {"ride_meter_jumps": JUMPED}),
-        ("card_in_two_cities", plot_two_cities, "two_cities", {"card_in_two_cities": PAID}),
-    ],
-)
-def test_a_table_is_drawn_and_no_card_is_named(lakehouse, job, plot, drawn, tables):
-    put(lakehouse, job, **{name: pl.DataFrame(rows) for name, rows in tables.items()})
-    shown = plot(lakehouse)[drawn]
-    assert is_drawn(shown)
-    assert "9999" not in str(shown.value).partition("base64")[0]
+def test_products_are_drawn_with_the_revenue_of_windows(lakehouse):
+    put(lakehouse, "top_products", sales_windows=pl.DataFrame(WINDOWS), top_products=pl.DataFrame(RANKED))
+    assert is_drawn(plot_products(lakehouse)["best_sold"])
 
 
 @pytest.mark.parametrize(
     ("job", "plot"),
     [
-        ("ride_meter_jumps", plot_meter_jumps),
-        ("card_in_two_cities", plot_two_cities),
         ("ride_summaries", plot_rides),
         ("vehicle_trips", plot_trips),
-        ("fleet_days", plot_days),
-        ("fleet_warnings", plot_warnings),
         ("moving_averages", plot_averages),
-        ("ride_weather", plot_ride_weather),
-        ("sales_with_products", plot_categories),
         ("top_products", plot_products),
-        ("model_totals", plot_models),
     ],
 )
 def test_empty_tables_give_no_plot(lakehouse, job, plot):

@@ -47,28 +47,26 @@ def land(lakehouse: Lakehouse, *numbers: int) -> None:
     (folder / f"{numbers[0]}.ndjson").write_text("".join(json.dumps(point) + "\n" for point in points))
 
 
-def run(
-    lakehouse: Lakehouse, instance: dg.DagsterInstance, selection: dg.AssetSelection, *, runners: Runners
-) -> dg.ExecuteInProcessResult:
+def run(lakehouse: Lakehouse, instance: dg.DagsterInstance, selection: dg.AssetSelection) -> dg.ExecuteInProcessResult:
     return dg.materialize(
         [*ASSETS, SUITE],
         instance=instance,
-        resources={"keyfold": Keyfold(lakehouse, runners)},
+        resources={"keyfold": Keyfold(lakehouse, Runners("local"))},
         run_config={"ops": {"ingest_ride_points": {"config": {"settle_seconds": 0}}}} if selection is TABLES else {},
         selection=selection,
     )
 
 
-def test_a_run_that_wrote_one_row_is_checked_on_one_row_though_maintenance_came_between(spark, lakehouse):
+def test_a_run_that_wrote_one_row_is_checked_on_one_row_though_maintenance_came_between(lakehouse):
     with dg.DagsterInstance.ephemeral() as instance:
         land(lakehouse, 1, 2, 3)
-        run(lakehouse, instance, TABLES, runners=spark)
-        assert rows_seen(run(lakehouse, instance, CHECKS, runners=spark)) == {"full": {3}}
+        run(lakehouse, instance, TABLES)
+        assert rows_seen(run(lakehouse, instance, CHECKS)) == {"full": {3}}
         land(lakehouse, 4)
-        run(lakehouse, instance, TABLES, runners=spark)
+        run(lakehouse, instance, TABLES)
         live = Lake(lakehouse).live("ride_summaries")
         assert maintain(lakehouse, MaintainedTable("ride_summaries", live.table("ride_summaries"))).files_after == 1
-        assert rows_seen(run(lakehouse, instance, CHECKS, runners=spark)) == {"incremental": {1}, "full": {4}}
+        assert rows_seen(run(lakehouse, instance, CHECKS)) == {"incremental": {1}, "full": {4}}
 
 
 def rows_seen(result: dg.ExecuteInProcessResult) -> dict[Any, set[Any]]:

@@ -1,9 +1,8 @@
-"""Check the health of jobs and streams: volume, lateness, watermark lag, state, columns, quarantine. These checks only warn."""
+"""Check the health of jobs and streams: lateness, watermark lag, columns, quarantine. These checks only warn."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from statistics import median
 
 import dagster as dg
 import polars as pl
@@ -11,7 +10,6 @@ import polars as pl
 from keyfold.dagster.assets.previews import reasons_of
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
-from keyfold.errors import counted
 from keyfold.ingestion import ingest_journal
 from keyfold.ingestion.ingest_records import IngestDone
 from keyfold.ingestion.landing import find_drift, landing_folder, newest_files
@@ -25,11 +23,7 @@ from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
 TRAILING_RUNS = 20
-_FEWEST_RUNS = 5
-_UNUSUAL = 10
 _MOST_LATE = _MOST_QUARANTINED = 0.05
-_GROWN = 3
-_FEW_EVENTS = 1_000
 _LONGEST_NAME = 100
 _MOST_NAMED = 3
 _FEW_LINES = 10
@@ -40,28 +34,19 @@ Finding = tuple[bool, str]
 
 
 def health_checks(declared: KeyedJob, translator: KeyfoldTranslator = DEFAULT) -> dg.AssetChecksDefinition:
-    """Build the health checks of a job: volume, late events, watermark, state."""
+    """Build the health checks of a job: late events, watermark."""
     asset = translator.get_asset_key(declared.name)
     return _checks(
         declared.name,
         asset,
         {
-            "volume_is_usual": (
-                f"The last run read within a factor of {_UNUSUAL} of the median number of events of the {TRAILING_RUNS} runs "
-                "before.",
-                lambda instance, _: volume(_events_of_runs(instance, asset)),
-            ),
             "few_events_are_late": (
                 f"At most {_MOST_LATE:.0%} of the events of the last batches were late.",
-                lambda _, lakehouse: lateness(lakehouse, declared.name),
+                lambda lakehouse: lateness(lakehouse, declared.name),
             ),
             "watermark_keeps_up": (
                 f"The watermark is at most {STALE / timedelta(hours=1):.0f} hours behind the clock.",
-                lambda _, lakehouse: lag(lakehouse, declared.name, datetime.now(UTC)),
-            ),
-            "state_does_not_grow": (
-                f"Open state has at most {_GROWN} times its usual number of events.",
-                lambda _, lakehouse: growth(lakehouse, declared.name),
+                lambda lakehouse: lag(lakehouse, declared.name, datetime.now(UTC)),
             ),
         },
     )
@@ -75,19 +60,19 @@ def stream_health_checks(stream: Stream, translator: KeyfoldTranslator = DEFAULT
         {
             "landing_files_have_the_stream_s_columns": (
                 "The newest files have no column that the stream does not know.",
-                lambda _, lakehouse: drift(stream, landing_folder(lakehouse, stream.name)),
+                lambda lakehouse: drift(stream, landing_folder(lakehouse, stream.name)),
             ),
             "few_rows_are_quarantined": (
                 f"Less than {_MOST_QUARANTINED:.0%} of the rows of the last batches, and of the newest, were quarantined; no file was "
                 "unreadable or bad as a whole.",
-                lambda _, lakehouse: quarantined(lakehouse, stream.name),
+                lambda lakehouse: quarantined(lakehouse, stream.name),
             ),
         },
     )
 
 
 def _checks(
-    name: str, asset: dg.AssetKey, checks: Mapping[str, tuple[str, Callable[[dg.DagsterInstance, Lakehouse], Finding]]]
+    name: str, asset: dg.AssetKey, checks: Mapping[str, tuple[str, Callable[[Lakehouse], Finding]]]
 ) -> dg.AssetChecksDefinition:
     """Build checks that only warn, from their descriptions and what finds out."""
 
@@ -101,7 +86,7 @@ def _checks(
         context: dg.AssetCheckExecutionContext, keyfold: dg.ResourceParam[Keyfold]
     ) -> Iterator[dg.AssetCheckResult]:
         for key in sorted(context.selected_asset_check_keys):
-            passed, description = checks[key.name][1](context.instance, keyfold.lakehouse)
+            passed, description = checks[key.name][1](keyfold.lakehouse)
             yield dg.AssetCheckResult(
                 passed=passed,
                 asset_key=asset,
@@ -111,19 +96,6 @@ def _checks(
             )
 
     return health
-
-
-def volume(events_of_runs: Sequence[int]) -> Finding:
-    """Compare the last run's number of events, the first of these, with the runs before it."""
-    if not events_of_runs or not events_of_runs[0]:
-        return True, "no new events in the last run"
-    # Clock ticks and empty landings are runs without events; they would lower the median to 0.
-    latest, *before = [events for events in events_of_runs if events]
-    if len(before) < _FEWEST_RUNS:
-        return True, f"{counted(latest, 'event')}; too few earlier runs with events to compare ({len(before)})"
-    usual = median(before)
-    is_usual = usual / _UNUSUAL <= latest <= usual * _UNUSUAL
-    return is_usual, f"{counted(latest, 'event')}, usually {usual:,.0f}"
 
 
 def lateness(lakehouse: Lakehouse, job: str) -> Finding:
@@ -198,18 +170,6 @@ def lag(lakehouse: Lakehouse, job: str, now: datetime) -> Finding:
     return behind <= STALE, f"the watermark is {reached:%Y-%m-%d %H:%M} UTC, {_hours(behind)} behind the clock"
 
 
-def growth(lakehouse: Lakehouse, job: str) -> Finding:
-    """Compare the size of open state with its usual size."""
-    generation = live_generation(lakehouse, job)
-    sizes = [record.open_events for record in generation.journal.recent()] if generation else []
-    # The newest size is compared with the others, so it does not count among them.
-    if len(sizes) <= _FEWEST_RUNS:
-        return True, f"{counted(sizes[-1] if sizes else 0, 'event')} open; too few batches to compare"
-    usual = median(sizes[:-1])
-    # With few events, a factor is noise.
-    return sizes[-1] <= max(_GROWN * usual, _FEW_EVENTS), f"{counted(sizes[-1], 'event')} open, usually {usual:,.0f}"
-
-
 def drift(stream: Stream, landing: Place) -> Finding:
     """Compare the newest files' columns with those of the stream."""
     if not landing.is_dir():
@@ -236,13 +196,6 @@ def _unknown(stream: Stream, names: Sequence[str]) -> str:
 def _plain(name: str) -> str:
     """Replace punctuation in a foreign name: Dagster's pages render descriptions as Markdown."""
     return re.sub(r"[^\w .-]", "�", name)[:_LONGEST_NAME]
-
-
-def _events_of_runs(instance: dg.DagsterInstance, asset: dg.AssetKey) -> list[int]:
-    """Return the number of events that each of the last runs read, newest first."""
-    records = instance.fetch_materializations(asset, limit=TRAILING_RUNS + 1).records
-    counts = [one.asset_materialization.metadata.get("events_in") for one in records if one.asset_materialization]
-    return [int(str(count.value)) for count in counts if count is not None]
 
 
 def _hours(length: timedelta) -> str:

@@ -39,7 +39,6 @@ from keyfold.keyed.reporting.conservation import Conservation, check_conservatio
 from keyfold.keyed.reporting.written_files import last_batch
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
-from keyfold.project import jobs_if_any
 from keyfold.runs.jobs import refuse_to_forget
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
@@ -51,28 +50,23 @@ class JobAssets:
 
     Attributes:
         job: the job; the run config sets its parameters.
-        plot: draws plots for the main table's metadata (`keyfold.dagster.plots`).
-        plot_of_counts: the plots show only counts, so they are drawn also if the job has private columns.
+        plot: draws plots for the main table's metadata (`keyfold.dagster.plots`); not if a table has private columns.
         priority: of the steps that are ready, Dagster starts those with the highest priority first; non-blocking checks have 0.
         owners: people or teams, in Dagster's notation; by default those of the group.
     """
 
     job: KeyedJob
     plot: Plot | None = None
-    plot_of_counts: bool = False
     priority: int = 1
     owners: Sequence[str] = ()
 
 
-def keyed_assets(
-    shown: JobAssets, translator: KeyfoldTranslator = DEFAULT, siblings: Mapping[str, KeyedJob] | None = None
-) -> dg.AssetsDefinition:
+def keyed_assets(shown: JobAssets, translator: KeyfoldTranslator = DEFAULT) -> dg.AssetsDefinition:
     """Build an asset for every table of a job; one step runs the job and reports all of them.
 
     Args:
         shown: the job.
         translator: names and describes the assets.
-        siblings: jobs that may read its tables; those of the project, if there is one, are known besides.
     """
     declared = shown.job
     config_type = config_for(declared)
@@ -105,15 +99,7 @@ def keyed_assets(
         job = configured_job(lakehouse, declared, mode, config.given())
         options = RunOptions(on_batch=report_batch)
         before = {table.name: last_materialization(context.instance, key(table.name)) for table in job.tables}
-        if isinstance(mode, FullRefresh) and config.with_consumers:
-            consumers = runs.consumers_of(lakehouse, job.name, {**(siblings or {}), **jobs_if_any()})
-            summary, *others = runs.refresh_with_consumers(
-                lakehouse, job, consumers, mode, options=options, runners=spark
-            )
-            for consumer, other in zip(consumers, others, strict=True):
-                _report_consumer(context, lakehouse, consumer, other, translator)
-        else:
-            summary = runs.run(lakehouse, job, mode, options=options, runners=spark)
+        summary = runs.run(lakehouse, job, mode, options=options, runners=spark)
         for warning in summary.warnings:
             context.log.warning(warning)
         batch = last_batch(lakehouse, job.name)
@@ -126,7 +112,7 @@ def keyed_assets(
             for table in job.tables:
                 metadata[table.name]["preview"] = _preview(lakehouse, job, table)
             metadata[job.name] |= {
-                **_plots(context, lakehouse, job, shown.plot, of_counts=shown.plot_of_counts),
+                **_plots(context, lakehouse, job, shown.plot),
                 **open_state_metadata(context.log, lakehouse, job),
             }
         else:
@@ -237,31 +223,12 @@ def _shown_before(before: dg.AssetMaterialization | None) -> dict[str, Any]:
 
 
 def _plots(
-    context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, plot: Plot | None, *, of_counts: bool
+    context: dg.AssetExecutionContext, lakehouse: Lakehouse, job: KeyedJob, plot: Plot | None
 ) -> dict[str, dg.MetadataValue]:
     plots = try_plot(context.log, lambda: plot_runs(lakehouse, job.name))
-    # A plot shows keys and values: if any column is private, only plots of counts are drawn.
-    may_draw = of_counts or not any(job.private_of(table.schema) for table in job.tables)
+    # A plot shows keys and values.
+    may_draw = not any(job.private_of(table.schema) for table in job.tables)
     return {**plots, **(try_plot(context.log, lambda: plot(lakehouse)) if plot and may_draw else {})}
-
-
-def _report_consumer(
-    context: dg.AssetExecutionContext,
-    lakehouse: Lakehouse,
-    job: KeyedJob,
-    summary: "runs.JobRun",
-    translator: KeyfoldTranslator,
-) -> None:
-    """Report a materialization of each table of a consumer that was refreshed together with its input."""
-    for warning in summary.warnings:
-        context.log.warning(f"{job.name}: {warning}")
-    batch = last_batch(lakehouse, job.name)
-    for table in job.tables:
-        key = translator.get_asset_key(table.name)
-        before = last_materialization(context.instance, key)
-        metadata = _written_metadata(lakehouse, job, table, summary, batch, before, translator)
-        metadata["preview"] = _preview(lakehouse, job, table)
-        context.log_event(dg.AssetMaterialization(key, metadata=metadata))
 
 
 def _written_metadata(

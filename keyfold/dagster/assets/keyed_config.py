@@ -30,22 +30,12 @@ class KeyedRunConfig(BaseModel):
         "Default: events, and the idle timeout of a silent stream, advance the watermark.",
     )
 
-    with_consumers: bool = Field(
-        default=False,
-        description="mode full_refresh: also refresh the jobs that read this job's tables, in order; all become live in one "
-        "step.",
-    )
-
     def run_mode(self) -> Incremental | FullRefresh:
         """Return the mode of the run.
 
         Raises:
-            KeyfoldError: fields contradict each other, or a time is not ISO 8601.
+            KeyfoldError: a time is not ISO 8601.
         """
-        if self.with_consumers and self.mode != "full_refresh":
-            raise Misconfigured(
-                "with_consumers requires mode full_refresh: in other modes, run each consumer; it reads the new rows"
-            )
         mode = FullRefresh if self.mode == "full_refresh" else Incremental
         return mode(parse_time("advance_to", self.advance_to))
 

@@ -17,8 +17,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -82,13 +81,23 @@ def _serve() -> int:
     # For the code server, and so for runs.
     os.environ.update(KEYFOLD_HOME=str(lakehouse), DAGSTER_HOME=str(home), KEYFOLD_UI_URL=url)
     os.chdir(project_folder())
-    with (
-        open_dagster_home(home) as instance,
+    with open_dagster_home(home) as instance, ExitStack() as serving:
+        try:
+            # Two daemons on one DAGSTER_HOME would launch every run twice, and Dagster only warns.
+            lock = lock_for_life(home / "daemon.lock")
+        except BlockingIOError:
+            raise Locked(f"another process serves {home}: stop it, or give another DAGSTER_HOME") from None
         # Pages and daemon share the code server. Its location has the name that the project gives it.
-        ProxyServerManager(instance, workspace_opts_to_load_target(WorkspaceOpts()), "WARNING") as code,
-        _daemon(home, {"load_from": code.get_code_server_specs()}) as (daemon, workspace),
-        WorkspaceProcessContext(instance, WorkspaceFileTarget([workspace]), version=dg.__version__) as context,
-    ):
+        target = workspace_opts_to_load_target(WorkspaceOpts())
+        code = serving.enter_context(ProxyServerManager(instance, target, "WARNING"))
+        workspace = home / "workspace.yaml"
+        workspace.write_text(json.dumps({"load_from": code.get_code_server_specs()}), encoding="utf-8")
+        # In a session of its own: it hears of a terminal's Ctrl-C only by its parent.
+        command = [sys.executable, "-c", _DAEMON, "run", "--workspace", str(workspace)]
+        options: Any = {"stdin": subprocess.PIPE, "start_new_session": True, "pass_fds": [lock]}
+        daemon = serving.enter_context(subprocess.Popen(command, **options))
+        target = WorkspaceFileTarget([str(workspace)])
+        context = serving.enter_context(WorkspaceProcessContext(instance, target, version=dg.__version__))
         # The values of `dagster-webserver`, for databases other than SQLite.
         instance.optimize_for_webserver(15_000, 3_600, 20)
         pages = create_app_from_workspace_process_context(context, live_data_poll_rate=2_000)
@@ -114,24 +123,6 @@ def data_docs(folder: Path) -> ASGIApp:
     # `sandbox` gives the page no origin: a script from a row's text could not call Dagster.
     policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
     return with_headers(StaticFiles(directory=folder, check_dir=False), PRIVATE | policy)
-
-
-@contextmanager
-def _daemon(home: Path, locations: dict[str, Any]) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Run Dagster's daemon, of a workspace file that pages can use too.
-
-    It keeps a lock: two on one DAGSTER_HOME would launch every run twice, and Dagster only warns.
-    """
-    try:
-        lock = lock_for_life(home / "daemon.lock")
-    except BlockingIOError:
-        raise Locked(f"another process serves {home}: stop it, or give another DAGSTER_HOME") from None
-    workspace = home / "workspace.yaml"
-    workspace.write_text(json.dumps(locations), encoding="utf-8")
-    command = [sys.executable, "-c", _DAEMON, "run", "--workspace", str(workspace)]
-    # In a session of its own: it hears of a terminal's Ctrl-C only by its parent.
-    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, pass_fds=[lock]) as daemon:
-        yield daemon, str(workspace)
 
 
 def _stop_with(daemon: subprocess.Popen[bytes], server: uvicorn.Server) -> None:

@@ -1,15 +1,31 @@
 """The demo, as `make demo` runs it: in a process of its own, on a home and an instance of its own."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
 from spark_jobs.jobs.registry import JOBS
-from tests.dagster_project.demo.process import demo
 
 pytestmark = pytest.mark.long
+
+
+def demo(home: Path, runner: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        "KEYFOLD_HOME": str(home),
+        "DAGSTER_HOME": str(home / "dagster"),
+        "KEYFOLD_RUNNER": runner,
+        "KEYFOLD_SPARK_MASTER": "local[2]",
+        "COLUMNS": "100",
+    }
+    command = [sys.executable, "-m", "dagster_project.demo.run"]
+    return subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, check=False, umask=0o022
+    )
 
 
 def open_to_others(home: Path) -> list[str]:
@@ -28,8 +44,9 @@ def rows(report: str, job: str) -> tuple[int, int]:
     return int(found[1].replace(",", "")), int(found[2].replace(",", ""))
 
 
-def test_the_demo_makes_the_tables(tmp_path):
-    done = demo(tmp_path)
+@pytest.mark.parametrize("runner", ["local", pytest.param("spark", marks=pytest.mark.slow)])
+def test_the_demo_makes_the_tables(tmp_path, runner):
+    done = demo(tmp_path, runner)
     assert done.returncode == 0, done.stderr
     assert re.search(r"\d{3} passed, 0 failed, [1-4] warned", done.stdout)
     assert re.findall(r"\w+(?=\.few_rows_are_quarantined)", done.stdout) == ["sales_events"]

@@ -84,10 +84,18 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.long
 def test_the_types_are_listed_and_scaffolded_and_one_of_yaml_alone_runs_with_its_checks_and_its_freshness(project):
-    listed = run_in(project, "dg list components --json")
-    for kind, name in (("Stream", "clicks"), ("KeyedJob", "clicks_per_hour")):
+    # In one process: the command imports Dagster and all types each time.
+    listed = run_in(
+        project,
+        """python -c '
+from dagster_dg_cli.cli import cli
+cli(["list", "components", "--json"], standalone_mode=False)
+for kind, name in (("Stream", "clicks"), ("KeyedJob", "clicks_per_hour")):
+    cli(["scaffold", "defs", f"keyfold.dagster.components.{kind}", name], standalone_mode=False)
+'""",
+    )
+    for kind in ("Stream", "KeyedJob"):
         assert f"keyfold.dagster.components.{kind}" in listed
-        run_in(project, f"dg scaffold defs keyfold.dagster.components.{kind} {name}")
     job = project / "shop" / "defs" / "clicks_per_hour" / "defs.yaml"
     job.write_text(job.read_text().replace("STREAM", "clicks"))
     assert yaml.safe_load(job.read_text())["attributes"]["name"] == "clicks_per_hour"

@@ -1,4 +1,4 @@
-"""A refresh of a job with its consumers, in Dagster: one step writes all, and every table is reported."""
+"""What the assets of a job show of it again."""
 
 from typing import Any
 
@@ -8,30 +8,7 @@ from keyfold.dagster.assets import keyed_asset
 from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.translator import DEFAULT
-from keyfold.keyed.generation.live_record import live_generation_name
-from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, Site
-
-TEMPLATES = {job.name: job for job in (HOURLY, DAILY)}
-
-
-def test_a_refresh_with_consumers_reports_every_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(keyed_asset, "jobs_if_any", lambda: TEMPLATES)
-    site = Site(tmp_path)
-    site.click(("ann", 0), ("bob", 70), ("ann", 200))
-    site.run(HOURLY)
-    site.run(DAILY)
-    with dg.DagsterInstance.ephemeral() as instance:
-        result = dg.materialize(
-            [keyed_assets(JobAssets(TEMPLATES["hourly"]))],
-            instance=instance,
-            resources={"keyfold": Keyfold(site.lakehouse, site.spark)},
-            run_config={"ops": {"hourly": {"config": {"mode": "full_refresh", "with_consumers": True}}}},
-        )
-        assert result.success
-        for table in ("hourly", "late.hourly", "daily", "late.daily"):
-            event = instance.get_latest_materialization_event(DEFAULT.get_asset_key(table))
-            assert event is not None, table
-    assert {live_generation_name(site.lakehouse, job) for job in TEMPLATES} == {"generation-0002"}
+from tests.keyfold.keyed.test_jobs_on_jobs import HOURLY, Site
 
 
 def test_a_run_without_news_shows_what_was_drawn_and_draws_nothing(tmp_path, monkeypatch):

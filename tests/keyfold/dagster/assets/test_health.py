@@ -26,21 +26,6 @@ def batches(lakehouse: Lakehouse, *records: tuple[int, int, int], first: int = 0
         put_done(generation, number, events=events, rows={JOB: 1, f"late.{JOB}": late}, open_events=still_open)
 
 
-@pytest.mark.parametrize(
-    ("events_of_runs", "passed"),
-    [
-        ([], True),
-        ([0, 100, 100], True),
-        ([9, 100, 100, 100], True),
-        ([9, 100, 100, 0, 110, 90, 100], False),
-        ([1_001, 100, 100, 0, 110, 90, 100], False),
-        ([900, 100, 100, 0, 110, 90, 100], True),
-    ],
-)
-def test_a_run_s_volume_is_compared_with_runs_that_had_events(events_of_runs, passed):
-    assert health.volume(events_of_runs)[0] is passed
-
-
 def test_where_there_is_nothing_to_compare_a_check_says_so(lakehouse):
     batches(lakehouse, (0, 0, 0))
     assert health.lateness(lakehouse, JOB) == (True, "no events in the last batches")
@@ -113,15 +98,6 @@ def test_event_time_far_behind_the_clock_is_told(lakehouse):
     late, text = health.lag(lakehouse, JOB, NOW + timedelta(minutes=6))
     assert not late
     assert "26.1 hours behind" in text
-
-
-def test_state_that_grows_is_told_once_there_is_a_usual_size(lakehouse):
-    batches(lakehouse, *[(1, 0, 1_000)] * 4, (1, 0, 9_000))
-    assert health.growth(lakehouse, JOB)[0]
-    batches(lakehouse, *[(1, 0, 1_000)] * 8, (1, 0, 2_999))
-    assert health.growth(lakehouse, JOB)[0]
-    batches(lakehouse, (1, 0, 3_001), first=9)
-    assert health.growth(lakehouse, JOB) == (False, "3,001 events open, usually 1,000")
 
 
 def test_files_with_other_columns_are_named_with_the_columns(lakehouse):

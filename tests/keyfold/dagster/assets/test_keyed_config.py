@@ -11,7 +11,7 @@ from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 
 
 def test_every_field_reaches_its_run():
-    config = KeyedRunConfig(mode="full_refresh", advance_to="2026-01-01T13:00:00+01:00", with_consumers=True)
+    config = KeyedRunConfig(mode="full_refresh", advance_to="2026-01-01T13:00:00+01:00")
     assert config.run_mode() == FullRefresh(datetime(2026, 1, 1, 12, tzinfo=UTC))
     assert KeyedRunConfig().run_mode() == Incremental()
 
@@ -19,7 +19,6 @@ def test_every_field_reaches_its_run():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"with_consumers": True}, "requires mode full_refresh"),
         ({"advance_to": "noon"}, "advance_to is 'noon'; give an ISO 8601 time"),
         ({"advance_to": "9999-12-31T23:59:59Z"}, "advance_to is 9999-12-31T23:59:59.000000Z: .*9000-01-01"),
     ],

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dagster as dg
 import pytest
@@ -53,56 +53,83 @@ def names(decision: Decision) -> list[str]:
     return decision.metadata["first_names"].value if decision.new else []
 
 
-def test_at_first_every_settled_file_is_new_and_all_go_into_one_run():
-    decision = decided([file("a", 20), file("b", 10)])
-    assert names(decision) == ["a", "b"]
-    assert decision.new == 2
+class Tick(NamedTuple):
+    """The files that a tick sees, and those that ingest has read; what is new then, or why nothing is."""
+
+    files: Sequence[LandedFile]
+    new: str = ""
+    why: str = ""
+    read: Sequence[LandedFile] = ()
+    now: float = 1_000
+    unfinished: bool = False
 
 
-def test_files_that_ingest_has_read_are_not_new_whatever_the_cursor():
-    files = [file("a", 10), file("b", 20)]
-    for cursor in (None, decided(files).cursor):
-        read = decided(files, known(*files), cursor)
-        assert not read.new
-        assert read.reason == "no new files in /landing"
+A, B, GROWN = file("a", 10), file("b", 20), file("a", 900, size=11)
+NONE_NEW, WRITING = "no new files in /landing", "no new files in /landing (1 still being written)"
+WAITING, MARKED = file("a", 10, marked=False), file("b", 500, marked=True)
+HELD = "1 file is new, and the last run read nothing: see why it failed; another one starts in 1 min"
+BROKE_OFF = (
+    "an interrupted run has left work, and the last run read nothing: see why it failed; another one starts in 1 min"
+)
+CHANGED = "no new files in /landing (1 changed since they were read: see the last run of ingest)"
+STORIES = {
+    "every settled file is new, and all go into one run": [Tick([A, B], "ab"), Tick([A, B], why=NONE_NEW, read=[A, B])],
+    "what ingest has read is not new without a cursor": [Tick([A, B], why=NONE_NEW, read=[A, B])],
+    "a clock that jumps ahead and back makes no file invisible": [
+        Tick([A], "a", now=1_000_000), Tick([A, file("b", 900)], "b", read=[A]),
+    ],
+    "a file still being written waits and is not lost": [
+        Tick([A, file("b", 998)], "a"),
+        Tick([A, file("b", 998)], why=WRITING, read=[A]),
+        Tick([A, file("b", 998)], "b", read=[A], now=1_010),
+    ],
+    "a file of a server whose clock is ahead is whole once two ticks saw it unchanged": [
+        Tick([file("a", 50_000)], why=WRITING),
+        Tick([file("a", 50_003, size=20)], why=WRITING, now=1_005),
+        Tick([file("a", 50_003, size=20)], "a", now=1_010),
+    ],
+    "a file waits for its marker however long and is not overtaken": [
+        Tick([WAITING, MARKED], "b"),
+        Tick([WAITING, MARKED], why="no new files in /landing (1 without their done-marker)", read=[MARKED]),
+        Tick([file("a", 999, marked=True), MARKED], "a", read=[MARKED]),
+    ],
+    "what comes while the folder is listed waits": [Tick([file("a", 1000.001, marked=True)], why=WRITING)],
+    "what was read ends the wait": [
+        Tick([A], "a"),
+        Tick([A, B], "b", read=[A], now=1_005),
+        Tick([A, B], why=HELD, read=[A], now=1_010),
+        Tick([A, B], "b", read=[A], now=1_066),
+        Tick([A], why=NONE_NEW, read=[A], now=1_067),
+    ],
+    "a clock that goes back holds no attempt up": [Tick([A], "a", now=100_000), Tick([A], "a")],
+    "a run that broke off is asked for again though no file is new": [
+        Tick([A], "-", read=[A], unfinished=True),
+        Tick([A], why=BROKE_OFF, read=[A], unfinished=True, now=1_005),
+        Tick([A], "-", read=[A], unfinished=True, now=1_060),
+        Tick([A], why=NONE_NEW, read=[A], now=1_060),
+    ],
+    "a file that has changed since it was read is told by one run": [
+        Tick([GROWN], "a", read=[A]),
+        Tick([GROWN], why=CHANGED, read=[A]),
+        Tick([GROWN, B], "b", read=[A]),
+        Tick([GROWN, B], why=CHANGED, read=[A, B]),
+    ],
+    "a file that is gone changes nothing": [Tick([A], why=NONE_NEW, read=[A, B]), Tick([], why="no files in /landing")],
+}  # fmt: skip
 
 
-def test_a_clock_that_jumps_ahead_and_back_makes_no_file_invisible():
-    first = decided([file("a", 10)], now=1_000_000)
-    later = decided([file("a", 10), file("b", 900)], known(file("a", 10)), first.cursor, now=1_000)
-    assert names(later) == ["b"]
+@pytest.mark.parametrize("ticks", STORIES.values(), ids=STORIES)
+def test_what_is_new_starts_a_run_and_what_is_not_says_why(ticks: list[Tick]):
+    cursor = None
+    for one in ticks:
+        decision = decided(one.files, known(*one.read), cursor, one.now, unfinished=one.unfinished)
+        assert ("".join(names(decision)) or "-" * decision.new, decision.reason) == (one.new, one.why)
+        cursor = decision.cursor
 
 
-def test_a_file_still_being_written_waits_and_is_not_lost():
-    files = [file("a", 10), file("b", 998)]
-    first = decided(files)
-    assert names(first) == ["a"]
-    assert first.metadata["files_not_whole"] == 1
-    waits = decided(files, known(files[0]), first.cursor)
-    assert waits.reason == "no new files in /landing (1 still being written)"
-    assert names(decided(files, known(files[0]), waits.cursor, now=1_010)) == ["b"]
-
-
-def test_a_file_of_a_server_whose_clock_is_ahead_is_whole_once_two_ticks_saw_it_unchanged():
-    first = decided([file("a", 50_000)])
-    assert first.reason == "no new files in /landing (1 still being written)"
-    grown = decided([file("a", 50_003, size=20)], cursor=first.cursor, now=1_005)
-    assert not grown.new
-    assert names(decided([file("a", 50_003, size=20)], cursor=grown.cursor, now=1_010)) == ["a"]
-
-
-def test_a_file_waits_for_its_marker_however_long_and_is_not_overtaken():
-    files = [file("a", 10, marked=False), file("b", 500, marked=True)]
-    first = decided(files)
-    assert names(first) == ["b"]
-    waits = decided(files, known(files[1]), first.cursor)
-    assert waits.reason == "no new files in /landing (1 without their done-marker)"
-    marked = [file("a", 999, marked=True), files[1]]
-    assert names(decided(marked, known(files[1]), waits.cursor)) == ["a"]
-
-
-def test_what_comes_while_the_folder_is_listed_waits_for_the_next_tick():
-    assert not decided([file("a", 1000.001, marked=True)]).new
+def test_a_decision_counts_what_is_not_whole_and_what_has_changed():
+    told = decided([GROWN, B, file("c", 998)], known(A)).metadata
+    assert [told[name] for name in ("new_files", "files_not_whole", "files_changed")] == [1, 1, 1]
 
 
 MINUTE = 60
@@ -131,51 +158,6 @@ def test_files_that_no_run_reads_are_asked_for_ever_later(files_at):
     assert asked_at(files_at, 60 * 24 * MINUTE) == LATER
 
 
-def test_what_was_read_ends_the_wait():
-    first = decided([file("a", 10)])
-    second = decided([file("a", 10), file("b", 20)], known(file("a", 10)), first.cursor, now=1_005)
-    assert second.new == 1
-    held = decided([file("a", 10), file("b", 20)], known(file("a", 10)), second.cursor, now=1_010)
-    assert held.reason == (
-        "1 file is new, and the last run read nothing: see why it failed; another one starts in 1 min"
-    )
-    assert decided([file("a", 10), file("b", 20)], known(file("a", 10)), held.cursor, now=1_066).new == 1
-    assert not decided([file("a", 10)], known(file("a", 10)), held.cursor).new, "it was run by hand"
-
-
-def test_a_clock_that_goes_back_holds_no_attempt_up():
-    first = decided([file("a", 10)], now=100_000)
-    assert decided([file("a", 10)], cursor=first.cursor, now=1_000).new
-
-
-def test_a_run_that_broke_off_is_asked_for_again_though_no_file_is_new():
-    read = [file("a", 10)]
-    decision = decided(read, known(*read), unfinished=True)
-    assert decision.new == 1
-    held = decided(read, known(*read), decision.cursor, unfinished=True, now=1_005)
-    assert held.reason.startswith("an interrupted run has left work, and the last run read nothing")
-    again = decided(read, known(*read), decision.cursor, unfinished=True, now=1_060)
-    assert again.new
-    assert not decided(read, known(*read), again.cursor).new
-
-
-def test_a_file_that_has_changed_since_it_was_read_is_told_by_one_run():
-    before, after = file("a", 10), file("a", 900, size=11)
-    first = decided([after], known(before))
-    assert names(first) == ["a"]
-    assert (first.metadata["new_files"], first.metadata["files_changed"]) == (0, 1)
-    second = decided([after], known(before), first.cursor)
-    assert second.reason == "no new files in /landing (1 changed since they were read: see the last run of ingest)"
-    third = decided([after, file("b", 20)], known(before), second.cursor)
-    assert names(third) == ["b"]
-    assert not decided([after, file("b", 20)], known(before, file("b", 20)), third.cursor).new
-
-
-def test_a_file_that_is_gone_changes_nothing():
-    assert not decided([file("a", 10)], known(file("a", 10), file("b", 20))).new
-    assert decided([]).reason == "no files in /landing"
-
-
 def test_the_cursor_stays_small_however_many_files_there_are():
     decision = decided([file(f"{n}", (n + 1) / 1000) for n in range(100_000)])
     assert decision.new == 100_000
@@ -201,17 +183,9 @@ def test_a_file_moved_in_with_an_old_modification_time_is_new(tmp_path):
 def test_a_folder_that_is_missing_or_none_is_a_reason_not_an_error(tmp_path):
     assert "does not exist yet" in look_at_folder(tmp_path / "landing", None).reason
     (tmp_path / "landing").touch()
-    reason = look_at_folder(tmp_path / "landing", "7").reason
-    assert "cannot be read (Not a directory)" in reason
-    assert look_at_folder(tmp_path / "landing", "7").cursor == "7"
-
-
-def test_a_folder_that_may_not_be_read_is_a_reason_that_says_who_wants_to(tmp_path, monkeypatch):
-    def refuse(path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    assert "(Permission denied): the user " in look_at_folder(tmp_path, None).reason
+    found = look_at_folder(tmp_path / "landing", "7")
+    assert "cannot be read (Not a directory): the user " in found.reason
+    assert found.cursor == "7"
 
 
 def test_a_part_that_may_not_be_read_is_warned_of_and_the_rest_goes_on():
@@ -256,13 +230,8 @@ def instance():
         yield ephemeral
 
 
-def test_the_sensor_skips_with_a_reason_where_there_is_nothing(instance, lakehouse):
+def test_the_sensor_skips_with_a_reason_where_there_is_nothing_or_nothing_settled(instance, lakehouse):
     assert "does not exist yet" in str(tick(instance, lakehouse))
-    lakehouse.landing("ride_points").mkdir(parents=True)
-    assert "no files in" in str(tick(instance, lakehouse))
-
-
-def test_the_sensor_waits_for_files_to_settle(instance, lakehouse):
     land(lakehouse, "a.ndjson", "b.ndjson")
     assert "2 still being written" in str(tick(instance, lakehouse, settle=60))
 
