@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 
 from tests.spark_jobs.jobs import ride_oracle, sales_oracle, warning_oracle
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
+from tests.spark_jobs.jobs.fleet_days_oracle import days_of
 from tests.spark_jobs.jobs.in_order_oracle import NEVER, Averages, Event, InOrder, Lives, Rows, Run, told
 from tests.spark_jobs.jobs.test_card_in_two_cities import by_two_loops
 from tests.spark_jobs.jobs.test_event_index import starts_of
-from tests.spark_jobs.jobs.test_fleet_days import days_of
 from tests.spark_jobs.jobs.test_fleet_warnings import FENCES
 from tests.spark_jobs.jobs.trip_oracle import Vehicle
 
@@ -92,7 +92,9 @@ def rides(runs: list[Run], *, close: str, timeout_in: str, closed_for: timedelta
     else:
         events, late = on_time(runs, "timestamp")
         answer = ride_oracle.complete(events, runs[-1].after, timeout, closed_for)
-    return Answer({"ride_summaries": list(answer.summaries.values())}, [*late, *[{}] * answer.late_points])
+    rows = list(answer.summaries.values())
+    long_rides = [row for row in rows if row["ride_duration_in_secs"] > 3600]
+    return Answer({"ride_summaries": rows, "long_rides": long_rides}, [*late, *[{}] * answer.late_points])
 
 
 def purchases(runs: list[Run], *, order: str, expire_after: timedelta | None, timeout_in: str) -> Answer:
@@ -173,7 +175,18 @@ def top(runs: list[Run], *, window: timedelta, k: int) -> Answer:
     closed: Rows = [dict(zip(names, row, strict=True)) for row in oracle.top(oracle.closed)]
     every: Rows = [dict(zip(names, row, strict=True)) for row in oracle.top({**oracle.closed, **oracle.open})]
     latest: Rows = [{**row, "is_open": row["window_start"] in oracle.open} for row in every]
-    return Answer({"top_products": closed, "latest_top_products": latest}, [{}] * oracle.n_late)
+    # Of a window without a limit to its ranks, all products.
+    oracle.k = 1000
+    of_windows = defaultdict(list)
+    for row in oracle.top(oracle.closed):
+        of_windows[row[:2]].append(row)
+    sums: Rows = [
+        {"window_start": start, "window_end": end, "n_sales": len(oracle.closed[start]), "n_products": len(of)}
+        | {"quantity": sum(row[4] for row in of)}
+        for (start, end), of in of_windows.items()
+    ]
+    tables = {"top_products": closed, "latest_top_products": latest, "sales_windows": sums}
+    return Answer(tables, [{}] * oracle.n_late)
 
 
 def models(runs: list[Run]) -> Answer:

@@ -21,10 +21,10 @@ from tests.spark_jobs.jobs import answers
 from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import WAYS
 from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import reading as metric
 from tests.spark_jobs.jobs.batches import assert_close, in_batches
+from tests.spark_jobs.jobs.fleet_days_oracle import trip
 from tests.spark_jobs.jobs.in_order_oracle import Event, runs_of
 from tests.spark_jobs.jobs.sales_data import NOON, sale
 from tests.spark_jobs.jobs.test_card_in_two_cities import payment
-from tests.spark_jobs.jobs.test_fleet_days import trip
 from tests.spark_jobs.jobs.test_fleet_warnings import FENCES, feature, point, write
 from tests.spark_jobs.jobs.test_moving_averages import reading
 from tests.spark_jobs.jobs.test_ride_summaries import point as ride_point

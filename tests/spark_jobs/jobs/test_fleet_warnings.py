@@ -175,12 +175,6 @@ def test_a_file_that_has_no_geofences_is_refused_when_the_job_is_configured(tmp_
         warnings_job(geofences=str(path))
 
 
-@pytest.mark.parametrize("given", [{"low_fuel": 20}, {"hot_engine": 90}, {"geofence_margin": -1}, {"low_fuel": 0}])
-def test_parameters_that_cannot_be_are_refused(given):
-    with pytest.raises(KeyfoldError, match=next(iter(given))):
-        warnings_job(**given)
-
-
 def test_another_file_of_the_same_areas_goes_on_and_a_changed_one_asks_for_a_refresh(
     without_spark, lakehouse, tmp_path
 ):

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from keyfold.errors import KeyfoldError, Misconfigured
+from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, ingest_journal, ingest_totals
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import RECORD
@@ -140,13 +140,6 @@ def test_a_generation_of_before_a_parameter_goes_on_with_its_default_and_with_no
             configured_job(shop.lakehouse, PURCHASE_TOTALS, given={"time": "arrival"}),
             runners=without_spark,
         )
-
-
-def test_a_job_of_another_jobs_table_alone_cannot_go_by_arrival():
-    with pytest.raises(
-        Misconfigured, match="time=arrival, and it reads vehicle_trips alone, whose rows have no arrival"
-    ):
-        build_job(JOBS["fleet_days"], {"time": "arrival"})
 
 
 @pytest.mark.parametrize("name", [name for name, job in JOBS.items() if job.streams])

@@ -62,25 +62,6 @@ def assert_agree(harness, answer):
 A_RIDE = [point("a", 0, 0, "pickup"), point("a", 1, 5), point("a", 2, 10, "dropoff")]
 
 
-@pytest.mark.parametrize("close", ["fast", "complete"])
-def test_a_ride_with_a_dropoff_is_summarised_from_pickup_to_dropoff(close):
-    harness = play_rides(ride_job(close=close), [A_RIDE], end=NOON + timedelta(minutes=10))
-    (row,) = harness.written["ride_summaries"].to_dicts()
-    assert row["start_time"] == NOON
-    assert row["ride_duration_in_secs"] == 600
-    assert (row["start_status"], row["end_status"], row["reason"]) == ("pickup", "dropoff", "DROPOFF_SEEN")
-    assert (row["n_points"], row["fare"]) == (3, 4.5)
-    assert row["distance_in_metres"] == pytest.approx(222.39, abs=0.01)
-
-
-def test_a_closed_ride_is_forgotten_after_closed_for():
-    job = ride_job()
-    harness = play_rides(job, [A_RIDE], end=NOON + timedelta(minutes=10) + CLOSED_FOR - timedelta(seconds=1))
-    assert harness.state.height == 1
-    harness.batch(advance_to=NOON + timedelta(minutes=10) + CLOSED_FOR)
-    assert harness.state.height == 0
-
-
 def test_a_ride_that_was_open_when_its_job_moved_to_processing_time_counts_as_heard_of_when_it_was_due():
     before = play_rides(ride_job(), [A_RIDE[:2]], None)
     moved = TestHarness(ride_job(timeout_in="processing_time"))
@@ -91,18 +72,6 @@ def test_a_ride_that_was_open_when_its_job_moved_to_processing_time_counts_as_he
     assert moved.state.select("deadline", "processing_deadline").rows()[0] == (None, NOON + TIMEOUT)
     moved.batch(processing_time=NOON + TIMEOUT)
     assert moved.written["ride_summaries"]["n_points"].to_list() == [2]
-
-
-def test_long_rides_are_those_longer_than_the_threshold():
-    points = [
-        *(point(ride, index, 20 * index, "pickup" if index == 0 else "enroute") for ride in "ab" for index in range(3)),
-        point("a", 3, 60, "dropoff"),
-        point("b", 3, 61, "dropoff"),
-    ]
-    harness = play_rides(ride_job(), [points])
-    assert harness.written["ride_summaries"].height == 2
-    assert harness.written["long_rides"]["ride_id"].to_list() == ["b"]
-    assert play_rides(ride_job(long_ride_threshold="30m"), [points]).written["long_rides"].height == 2
 
 
 def test_real_rides_agree_with_the_state_machine(real_data):

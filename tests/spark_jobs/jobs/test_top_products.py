@@ -3,10 +3,8 @@
 import math
 from datetime import datetime, timedelta
 
-import pytest
 from polars.testing import assert_frame_equal
 
-from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import in_one_frame
 from keyfold.keyed.job.building import build_job
 from keyfold.testing import combined, play
@@ -34,29 +32,11 @@ def ranked(harness):
     return rows.sort("window_start", "rank").rows()
 
 
-def test_products_are_ranked_by_quantity_with_their_revenue():
-    sales = [sale("cup", 2, 1, price=2.5), sale("hat", 5, 2, price=1.1), sale("cup", 1, 3, price=3.0)]
-    assert ranked(play_sales(top_job(), [sales])) == [
-        (NOON, NOON + HOUR, 1, "hat", 5, 5.5),
-        (NOON, NOON + HOUR, 2, "cup", 3, 8.0),
-    ]
-
-
-def test_a_closed_window_has_one_row_that_accounts_for_its_sales():
-    harness = play_sales(top_job(k=1), [[sale("cup", 2, price=0.1), sale("hat", 1, price=0.2), sale("cup", -1)]])
-    assert harness.written["sales_windows"].rows() == [(NOON, NOON + HOUR, 3, 2, 2, 0.4)]
-
-
 def test_prices_become_exact_revenue_and_those_that_cannot_none():
     prices = [None, math.nan, math.inf, 1e9, -1e9, 999_999_999.0, 0.1, 1e-9, 2.675]
     sales = sales_frame([sale("cup", 3, minutes, price=price) for minutes, price in enumerate(prices)])
     job = top_job()
     assert_frame_equal(in_one_frame(job, sales), with_window(sales))
-
-
-def test_revenue_is_exact_where_sums_of_floats_are_not():
-    sales = [sale("cup", 1, price=price) for price in (0.1, 1e8, 0.2, -1e8)]
-    assert [row[5] for row in ranked(play_sales(top_job(), [sales]))] == [0.3]
 
 
 def test_quantities_and_prices_at_their_limits_do_not_overflow():
@@ -71,12 +51,3 @@ def test_the_combiner_loses_no_sale_and_combines_its_own_results():
     assert once.height == 4
     assert once.sort("item", "time").equals(twice.select(once.columns).sort("item", "time"))
     assert once["time"].max() == sales["time"].max()
-
-
-@pytest.mark.parametrize(
-    ("parameters", "named"),
-    [({"k": 0}, "k="), ({"window": "0s"}, "window="), ({"n": 1}, "unknown parameter .n.; there are")],
-)
-def test_a_parameter_that_cannot_be_is_refused_by_name(parameters, named):
-    with pytest.raises(KeyfoldError, match=named):
-        top_job(**parameters)

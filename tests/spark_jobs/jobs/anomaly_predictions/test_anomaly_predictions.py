@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 from hypothesis import strategies as st
 
-from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
@@ -22,7 +21,6 @@ from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import Settings
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=400)
 WAYS = ("every_event", "every_interval", "complete_window")
-EVERY_WAY = pytest.mark.parametrize("way", WAYS)
 TABLES = ("anomaly_predictions", "latest_predictions", "retired_models")
 
 
@@ -72,32 +70,6 @@ def assert_rows_agree(rows, expected):
         assert math.isclose(row["score"], wanted["score"], abs_tol=1e-9)
 
 
-def test_each_event_is_predicted_before_it_is_learned():
-    harness = play_readings(anomaly_job(emit="all"), [[reading("a", 0, 1), reading("a", 1, 2), reading("a", 2, 4)]])
-    first, second, third = predictions(harness).to_dicts()
-    assert (first["expected"], first["score"], first["events_learned"]) == (None, 0, 0)
-    assert (second["expected"], second["score"], second["events_learned"]) == (None, 0, 1)
-    # The mean of 1 and 2, the newer a little heavier: (0.95 * 1 + 2) / 1.95; one squared error so far, 1.
-    assert third["expected"] == pytest.approx(2.95 / 1.95)
-    assert third["score"] == pytest.approx(1 / (1 + (4 / (4 - 2.95 / 1.95)) ** 4))
-
-
-@EVERY_WAY
-def test_a_model_that_is_heard_of_just_in_time_goes_on(way):
-    events = [reading("a", 0, 1), reading("a", 30 * 24 * 60, 1)]
-    for split in ([events], [[event] for event in events]):
-        harness = play_readings(anomaly_job(learn=way), split, end=NOON + timedelta(days=31))
-        assert harness.written["retired_models"].height == 0
-        assert harness.state.filter(role="learning")["events_learned"].to_list() == [2]
-
-
-@pytest.mark.parametrize(("minutes", "retired"), [(29.999, 0), (30, 1)])
-def test_a_model_retires_when_the_watermark_has_reached_the_end_of_its_silence(minutes, retired):
-    job = anomaly_job(forget_after="30m")
-    harness = play_readings(job, [[reading("a", 0, 1)]], end=NOON + timedelta(minutes=minutes))
-    assert harness.written["retired_models"].height == retired
-
-
 def test_a_model_goes_on_while_an_event_that_came_just_in_time_waits_for_its_window():
     job = anomaly_job(learn="complete_window", window="1h", forget_after="30m")
     harness = play_readings(job, [[reading("a", 50, 1), reading("a", 80, 1)]], end=NOON + timedelta(minutes=80))
@@ -122,18 +94,6 @@ def test_a_generation_of_another_model_or_version_is_told_apart(monkeypatch):
     assert anomaly_job(model="rarity").parameters["model"] == "rarity"
     monkeypatch.setattr(type(MODELS["ewma"]), "version", MODELS["ewma"].version + 1)
     assert anomaly_job(model="ewma").state.version == ewma.state.version + 1
-
-
-def test_parameters_are_checked_when_they_are_given():
-    for wrong in (
-        {"model": "oracle"},
-        {"learn": "never"},
-        {"min_change": 2},
-        {"threshold": -1},
-        {"forget_after": "0s"},
-    ):
-        with pytest.raises(KeyfoldError, match=f"job anomaly_predictions: {next(iter(wrong))}"):
-            anomaly_job(**wrong)
 
 
 def test_the_description_of_the_parameter_says_what_each_model_is_for():

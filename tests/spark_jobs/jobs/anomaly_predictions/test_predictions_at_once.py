@@ -3,11 +3,9 @@
 from datetime import timedelta
 from itertools import accumulate
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.testing import accounted_for, restart
 from spark_jobs.jobs.anomaly_predictions.model_state import MOST_UNLEARNED
@@ -46,12 +44,6 @@ def values(harness):
     return harness.written["anomaly_predictions"].select("value", "events_learned").rows()
 
 
-def test_a_value_is_predicted_in_the_batch_in_which_it_comes_and_learned_then():
-    harness = play(job_of(order="arrival", emit="all"), [[reading("a", 5, 1)], [reading("a", 6, 2)]])
-    assert values(harness) == [(1, 0), (2, 1)]
-    assert harness.state.filter(role="waiting").height == 0
-
-
 def test_the_refresh_is_due_in_processing_time_though_nothing_comes():
     job = job_of(order="arrival", learn="refresh", refresh_after="90s")
     harness = play(job, [steady("a", 20)])
@@ -77,14 +69,6 @@ def test_more_values_of_a_key_than_may_wait_are_learned_with_their_batch():
     harness = play(job, [[*many, *as_many_as_may_wait]])
     assert harness.state.filter(role="unlearned")["key"].to_list() == ["b"] * MOST_UNLEARNED
     assert harness.state.filter(role="learning", key="a")["events_learned"].to_list() == [MOST_UNLEARNED + 1]
-
-
-@pytest.mark.parametrize("learn", ["every_interval", "complete_window"])
-def test_periods_of_event_time_do_not_go_with_order_of_arrival(learn):
-    with pytest.raises(
-        KeyfoldError, match=f"order=arrival requires learn=every_event or learn=refresh: {learn} processes"
-    ):
-        job_of(order="arrival", learn=learn)
 
 
 def test_what_waited_for_the_watermark_is_predicted_at_once_after_a_move_to_order_of_arrival():
