@@ -200,12 +200,15 @@ class _Sessions:
         on_time = events.filter(~is_late)
         # Most events only lengthen a session: they are added to its rows, which stay as they are until it may close.
         longer = self._only_lengthened(going_on, on_time, clock).join(markers, on=self.key, how="anti")
-        added = self.single(on_time.join(longer, on=self.key, how="semi", maintain_order="left"))
-        going_on, on_time = (
-            rows.join(longer, on=self.key, how="anti", maintain_order="left") for rows in (going_on, on_time)
-        )
-        others = pl.concat([rows.select(self.key) for rows in (going_on, on_time, markers)]).unique()
-        cut = _Ordered(self, pl.concat([going_on.select(stretch), self.single(on_time)]), rules).cut()
+        added = empty(self.stretch)
+        if longer.height:
+            added = self.single(on_time.join(longer, on=self.key, how="semi", maintain_order="left"))
+            going_on, on_time = (
+                rows.join(longer, on=self.key, how="anti", maintain_order="left") for rows in (going_on, on_time)
+            )
+        ordered = _Ordered(self, pl.concat([going_on.select(stretch), self.single(on_time)]), rules)
+        others = pl.concat([ordered.keys, markers.select(self.key)]).unique()
+        cut = ordered.cut()
         output = cut.closed.with_columns(**self.means).with_columns(**self.then).select(self.output.names)
         markers = self._markers(markers, cut.closed)
         markers = markers.with_columns((pl.col(CLOSED_AT) + self.closed_for).alias(DEADLINE))
@@ -221,6 +224,8 @@ class _Sessions:
             return events.select(self.key).clear()
         # The first row of a session has its deadline.
         heads = going_on.filter(pl.col(DEADLINE) > clock.watermark).select(*self.key, since=self.event_time)
+        if not heads.height:
+            return heads.select(self.key)
         known = events.join(heads, on=self.key, how="left")
         ends = self.until.fill_null(value=False) | (pl.col(self.event_time) < pl.col("since"))
         return heads.select(self.key).join(known.filter(ends), on=self.key, how="anti")
@@ -267,6 +272,11 @@ class _Ordered:
             is_end[:-1] |= np.diff(self._time) > micros(rules.gap)
         is_end[self._lasts] = True
         self._ends = np.flatnonzero(is_end)
+
+    @property
+    def keys(self) -> pl.DataFrame:
+        """The keys of the rows, each once."""
+        return self._rows[self._starts].select(self._sessions.key)
 
     def cut(self) -> _Cut:
         """Close the sessions that are due, and sum up the rows of the others that the watermark has passed."""
