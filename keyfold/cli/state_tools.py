@@ -130,10 +130,13 @@ def plan(
     """
     lakehouse, keyed_job = _opened(home, job, param)
     found, own = plan_change(lakehouse, keyed_job, partitions), own_parameters(lakehouse, keyed_job)
+    given = [word for one in param or () for word in ("--param", one)]
+    number = [] if partitions is None else ["--partitions", str(partitions)]
+    refresh = lakehouse.command("run", job, "--full-refresh", *given)
     following = {
-        "free": f"keyfold run {job}",
-        "move": f"keyfold state move {job}",
-        "refresh": f"keyfold try {job} BRANCH to see what would change; keyfold run {job} --full-refresh",
+        "free": lakehouse.command("run", job, *given),
+        "move": lakehouse.command("state", "move", job, *given, *number),
+        "refresh": f"{lakehouse.command('try', job, 'BRANCH', *given)} to see what would change; {refresh}",
     }
     live = {name: now for name, (now, _) in own.items()}
     report({**asdict(found), "live_parameters": live, "next": following[found.verdict]}, as_json)
@@ -183,7 +186,7 @@ def try_(
     with working(home, job) as how:
         trial = try_job(lakehouse, keyed_job, branch, **span, **how)
         tables = {name: compared(one.summary(), one.first_rows(_SHOWN)) for name, one in trial.tables.items()}
-    following = f"keyfold promote {job} {branch}"
+    following = lakehouse.command("promote", job, branch)
     summary = {"job": job, "branch": branch, "live": trial.live, "events": trial.run.counts.events}
     report({**summary, "tables": tables, "next": following}, as_json)
 

@@ -46,7 +46,10 @@ def work_ends_on_interrupt(session: SparkSession) -> Iterator[None]:
         with _cut_connections_closed():
             yield
     finally:
-        signal.set_wakeup_fd(before)
+        # Sessions that nobody holds end in any order: another's descriptor stays, and one of a session that is over is none.
+        now = signal.set_wakeup_fd(-1)
+        with suppress(OSError, ValueError):
+            signal.set_wakeup_fd(before if now == write else now)
         os.close(write)
         watcher.join(timeout=5)
         with suppress(Py4JError, OSError):

@@ -226,8 +226,12 @@ def branch_folder(lakehouse: Lakehouse, job: str, branch: str) -> Place:
     Raises:
         KeyfoldError: the name cannot be the name of a folder and a table, such as a path.
     """
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", branch):
-        raise Misconfigured(f"branch {branch!r}: a name has lower-case letters, digits, _ and -, at most 64")
+    # A number is a batch, and the others a generation, where either is named.
+    if not re.fullmatch(r"(?!\d+$|live$|generation-\d+$)[a-z0-9][a-z0-9_-]{0,63}", branch):
+        raise Misconfigured(
+            f"branch {branch!r}: a name has lower-case letters, digits, _ and -, at most 64, and is no number, `live`, or the name "
+            "of a generation"
+        )
     return lakehouse.job(job) / "branches" / branch
 
 

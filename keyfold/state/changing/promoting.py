@@ -84,8 +84,8 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     since, until = generation.record.get("span", (None, None))
     if since or until:
         raise KeyfoldError(
-            f"branch {branch} of job {job} holds events {f'since {since} ' if since else ''}{f'until {until}' if until else ''}"
-            f" only, and a live generation needs all events: make the branch again without these bounds, `keyfold try {job} "
+            f"branch {branch} of job {job} holds events {f'since {since} ' if since else ''}{f'until {until} ' if until else ''}"
+            f"only, and a live generation needs all events: make the branch again without these bounds, `keyfold try {job} "
             f"{branch}`"
         )
     done = generation.journal.last_done()

@@ -1,6 +1,7 @@
 """The command line, as people call it: what it does, and how it says what is wrong. Without Spark."""
 
 import json
+import shlex
 import time
 
 import pytest
@@ -131,6 +132,19 @@ def test_what_was_promoted_is_shown_beside_the_defaults(keyfold, promoted):
     }
     assert json.loads(keyfold("plan", JOB, "--json").stdout)["live_parameters"] == {"key_groups": "8"}
     assert "live_parameters:\n  key_groups: 8\n" in keyfold("plan", JOB).stdout
+
+
+def test_what_a_plan_says_to_do_next_is_a_command_with_all_that_was_given(keyfold, promoted):
+    given = ("--param", "key_groups=8", "--partitions", "3")
+    planned = json.loads(keyfold("plan", JOB, *given, "--json").stdout)
+    assert planned["next"] == promoted.command("state", "move", JOB, *given)
+    assert keyfold(*shlex.split(planned["next"])[1:]).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["../x", "B r", "17", "live", "generation-0001", "x" * 65])
+def test_a_branch_has_no_name_that_means_another_state(keyfold, promoted, name):
+    refused = keyfold("try", JOB, name)
+    assert (refused.exit_code, "a name has lower-case letters, digits" in refused.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("number", [8, 64])
