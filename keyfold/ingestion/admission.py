@@ -5,14 +5,16 @@ the changed rows may be missing from the tables, or be in them twice.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import polars as pl
+
 from keyfold.errors import Misconfigured
 from keyfold.ingestion.ingest_records import AdmittedFile
-from keyfold.ingestion.known import KnownFile
+from keyfold.ingestion.known import KnownFile, read_as_they_are, versions
 from keyfold.ingestion.listing import LandedFile, Listing, fingerprint, list_files
 from keyfold.storage.place import Place
 from keyfold.times import micros
@@ -39,7 +41,7 @@ class Admission:
 
 def select_files(
     landing: Place,
-    known: Mapping[str, KnownFile],
+    known: pl.DataFrame,
     *,
     settle: timedelta,
     done_marker: bool,
@@ -52,7 +54,7 @@ def select_files(
 
     Args:
         landing: the landing folder.
-        known: the files that were read, by path.
+        known: the files that were read, as `KnownFiles.of` returns them.
         settle: time since the last change after which a file is complete; 0: every file is.
         done_marker: whether a file is complete once its marker file exists, instead.
         reread_changed: whether changed files are read again.
@@ -60,17 +62,22 @@ def select_files(
     Raises:
         KeyfoldError: the landing folder cannot be read.
     """
-    # Take the time before listing, so that a file that lands meanwhile counts as young.
-    now, listing = time.time_ns(), _list(landing, done_marker)
+    unchanged = read_as_they_are(known)
+
+    def look() -> tuple[int, Listing, dict[str, KnownFile], list[LandedFile]]:
+        # Take the time before listing, so that a file that lands meanwhile counts as young.
+        now, listing = time.time_ns(), _list(landing, done_marker, unchanged)
+        before = versions(known, [file.path for file in listing.files])
+        return now, listing, before, [file for file in listing.files if not is_known(file, before)]
+
+    now, listing, before, unread = look()
     seen: set[LandedFile] = set()
-    unread = [file for file in listing.files if not is_known(file, known)]
     young = [file for file in unread if not file.is_whole(now, settle)]
     if settle and not done_marker and young:
         settled_in = max(file.changed_at for file in young) - now + micros(settle) * 1_000
         time.sleep(min(settled_in / 1e9, settle.total_seconds()))
         seen = set(young)
-        now, listing = time.time_ns(), _list(landing, done_marker)
-        unread = [file for file in listing.files if not is_known(file, known)]
+        now, listing, before, unread = look()
     complete = [file for file in unread if file.is_whole(now, settle) or file in seen or not (settle or done_marker)]
     # In parallel: digests of many small files wait for the disk or the network, not for the processor.
     with ThreadPoolExecutor(_READERS) as readers:
@@ -79,14 +86,14 @@ def select_files(
     changed: dict[str, str] = {}
     touched: dict[str, AdmittedFile] = {}
     for file in filter(None, admitted):
-        before = known.get(file.path)
-        if before is None or before.is_refused:
+        version = before.get(file.path)
+        if version is None or version.is_refused:
             files.append(file)
         # Copied or touched: the same content with other times. Recorded, so that later runs need not compare the content.
-        elif file.fingerprint == before.fingerprint:
+        elif file.fingerprint == version.fingerprint:
             touched[file.path] = file
         else:
-            changed[file.path] = _difference(before, file)
+            changed[file.path] = _difference(version, file)
             if reread_changed:
                 files.append(file)
     waiting = len(unread) - len(complete) + len(listing.unreadable)
@@ -132,8 +139,8 @@ def _difference(before: KnownFile, now: AdmittedFile) -> str:
     return f"{'grew' if now.size > before.size else 'shrank'} from {before.size:,} to {now.size:,} bytes"
 
 
-def _list(landing: Place, done_marker: bool) -> Listing:
+def _list(landing: Place, done_marker: bool, known: Set[tuple[str, int, int, int]]) -> Listing:
     try:
-        return list_files(landing, done_marker=done_marker)
+        return list_files(landing, done_marker=done_marker, known=known)
     except OSError as error:
         raise Misconfigured(f"the landing folder {landing} cannot be read: {error.strerror or error}") from None

@@ -149,7 +149,7 @@ class _Run:
     def tidy_up(self, checksums_every: timedelta) -> IngestDone | None:
         """Save the known files, compact the journal, and record checksums; return the newest commit record."""
         # In this order: compaction deletes records of files, which must be in the table of known files by then.
-        self.known.keep()
+        self.known.keep(self.counts.files)
         self.journal.compact()
         done = self.journal.last_done()
         batch = done.batch if done else -1

@@ -10,7 +10,7 @@ from deltalake.exceptions import TableNotFoundError
 from keyfold.ingestion.ingest_records import IngestCounts, IngestDone, IngestPlan
 from keyfold.ingestion.ingest_settings import Birth, existing_ingest, rebuild_remedy
 from keyfold.ingestion.kafka.offsets import ReadTopic
-from keyfold.ingestion.known import IngestJournal, KnownFile, KnownFiles
+from keyfold.ingestion.known import IngestJournal, KnownFile, KnownFiles, versions
 from keyfold.ingestion.listing import source_name
 from keyfold.journal import Journal
 from keyfold.lakehouse import Lakehouse
@@ -34,7 +34,7 @@ def ingest_journal(lakehouse: Lakehouse, stream: str) -> IngestJournal:
 
 def known_files(lakehouse: Lakehouse, stream: str, landing: Place) -> dict[str, KnownFile]:
     """Return the files of a landing folder that were read, by their relative paths."""
-    return _known(lakehouse, stream).of(source_name(lakehouse, landing.expanduser().resolve()))
+    return versions(_known(lakehouse, stream).of(source_name(lakehouse, landing.expanduser().resolve())))
 
 
 def all_known_files(lakehouse: Lakehouse, stream: str) -> dict[str, tuple[str, ...]]:

@@ -6,7 +6,8 @@ The table grows with the number of files, not of runs. It is rewritten before th
 """
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -22,6 +23,9 @@ from keyfold.storage.place import Place
 
 BATCHES_BETWEEN = 32
 """Maximum number of batches that are read from the journal's records: fewer than a journal keeps."""
+
+_MANY = 1_000
+"""Files of a run that are not left to the journal's records, whose reading takes a hundred times as long as that of the table."""
 
 IngestJournal = Journal[IngestPlan, IngestDone]
 
@@ -63,6 +67,26 @@ class _KnownByEitherName(dict[str, KnownFile]):
         return super().get(key) or super().get(erased_name(key), default)
 
 
+def versions(known: pl.DataFrame, paths: Sequence[str] | None = None) -> dict[str, KnownFile]:
+    """Return the known versions of files by path; those of some paths alone, if they are given.
+
+    Args:
+        known: the files of a source, as `KnownFiles.of` returns them.
+        paths: the paths.
+    """
+    if paths is not None:
+        known = known.filter(pl.col("path").is_in([*paths, *map(erased_name, paths)]))
+    rows = map(KnownFile._make, known.select(KnownFile._fields).iter_rows())
+    found = dict(zip(known["path"], rows, strict=True))
+    return _KnownByEitherName(found) if any(map(is_erased, found)) else found
+
+
+def read_as_they_are(known: pl.DataFrame) -> Set[tuple[str, int, int, int]]:
+    """Return paths, sizes, modification and change times of the files that were read and not only reported."""
+    read = known.filter(pl.col("fingerprint") != _REFUSED)
+    return frozenset(read.select("path", "size", "modified_at", "changed_at").iter_rows())
+
+
 class KnownFiles:
     """The files of a stream that were read, by source and path."""
 
@@ -71,20 +95,13 @@ class KnownFiles:
         self._journal = journal
         self._where, self._remedy = where, remedy
 
-    def of(self, source: str) -> dict[str, KnownFile]:
-        """Return the versions of a source's files that were read, or refused and only reported, by path.
+    def of(self, source: str) -> pl.DataFrame:
+        """Return the versions of a source's files that were read, or refused and only reported: see `versions`.
 
         Raises:
             KeyfoldError: part of the records is gone.
         """
-        table, after = self._table()
-        rows = table.filter(pl.col("source") == source)
-        # Plain tuples, since a landing folder may have a million files, and each run looks at all of them.
-        known = dict(zip(rows["path"], map(KnownFile._make, rows.select(KnownFile._fields).iter_rows()), strict=True))
-        for plan, files in self._later(after):
-            if plan.source == source:
-                known |= {file.path: known_file(file) for file in files}
-        return _KnownByEitherName(known) if any(map(is_erased, known)) else known
+        return self._all().filter(pl.col("source") == source)
 
     def all(self) -> dict[str, tuple[str, ...]]:
         """Return the paths of all files, by source.
@@ -92,15 +109,8 @@ class KnownFiles:
         Raises:
             KeyfoldError: part of the records is gone.
         """
-        table, after = self._table()
-        by_source: dict[str, dict[str, None]] = {}
-        for source, path in table.select("source", "path").iter_rows():
-            by_source.setdefault(source, {})[path] = None
-        for plan, files in self._later(after):
-            if plan.topic is not None:
-                continue
-            by_source.setdefault(plan.source, {}).update(dict.fromkeys(file.path for file in files))
-        return {source: tuple(paths) for source, paths in by_source.items()}
+        by_source = self._all().group_by("source", maintain_order=True).agg("path")
+        return {source: tuple(paths) for source, paths in by_source.iter_rows()}
 
     def note(self, source: str, touched: Mapping[str, AdmittedFile]) -> None:
         """Record the new times of files whose content has not changed, so that it is not compared again."""
@@ -143,17 +153,21 @@ class KnownFiles:
         self._journal.amend(plans, dones)
         return len(renamed_paths)
 
-    def keep(self) -> None:
-        """Rewrite the table if there were many batches since. Call it before the journal is compacted."""
+    def keep(self, files: int) -> None:
+        """Rewrite the table if there were many batches since, or many files now. Call it before the journal is compacted."""
         last = self._journal.last_done()
         # Well before the journal deletes a record (it keeps 100), since runs may be interrupted before they get here.
-        if last is not None and last.batch - max(self._numbers(), default=-1) >= BATCHES_BETWEEN:
+        is_due = last is not None and last.batch - max(self._numbers(), default=-1) >= BATCHES_BETWEEN
+        if is_due or files >= _MANY:
             self._write({})
 
     def _write(self, more: dict[tuple[str, str], AdmittedFile]) -> None:
         last = self._journal.last_done()
         if last is None:
             return
+        self._store(self._all(more).sort("source", "path"), last.batch)
+
+    def _all(self, more: Mapping[tuple[str, str], AdmittedFile] = MappingProxyType({})) -> pl.DataFrame:
         # Later records replace earlier ones of the same file, and `more` replaces both.
         table, after = self._table()
         latest: dict[tuple[str, str], AdmittedFile] = {}
@@ -162,8 +176,7 @@ class KnownFiles:
         latest |= more
         rows = [(source, path, *known_file(file)) for (source, path), file in latest.items()]
         new = pl.DataFrame(rows, _SCHEMA, orient="row")
-        rows_of_files = pl.concat([table.join(new, ["source", "path"], "anti"), new]).sort("source", "path")
-        self._store(rows_of_files, last.batch)
+        return pl.concat([table.join(new, ["source", "path"], "anti", maintain_order="left"), new])
 
     def _store(self, rows: pl.DataFrame, batch: int) -> None:
         content = io.BytesIO()

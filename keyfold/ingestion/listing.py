@@ -15,7 +15,7 @@ Links that lead out of the folder are not followed: a user who may write to the 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from datetime import timedelta
 from operator import attrgetter
 from pathlib import PurePosixPath
@@ -75,18 +75,21 @@ class LandedFile(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The files of a landing folder, and the folders below it that could not be listed."""
+    """The files of a landing folder that were asked for, and the folders below it that could not be listed."""
 
     files: tuple[LandedFile, ...]
     unreadable: tuple[str, ...] = ()
 
 
-def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
+def list_files(
+    folder: Place, *, done_marker: bool = False, known: Container[tuple[str, int, int, int]] = frozenset()
+) -> Listing:
     """List the files below a landing folder, in the order of their paths.
 
     Args:
         folder: the landing folder.
         done_marker: whether its files have done markers.
+        known: path, size, modification and change time of files of a disk that are left out.
 
     Raises:
         OSError: the folder is missing, not a folder, or not readable.
@@ -100,13 +103,7 @@ def list_files(folder: Place, *, done_marker: bool = False) -> Listing:
     while waiting:
         parent = waiting.pop()
         try:
-            with os.scandir(parent) as listed:
-                entries = {entry.name: entry for entry in listed}
-            below = "" if parent == top else os.path.relpath(parent, top) + "/"
-            visible = [entry for name, entry in entries.items() if not _is_hidden(name)]
-            landed = list(_files(top, below, visible, entries if done_marker else None))
-            # Links to folders inside are skipped, since their files are found at their own paths.
-            folders = [entry.path for entry in visible if entry.is_dir(follow_symlinks=False)]
+            landed, folders = _files(top, parent, done_marker, known)
         except OSError as error:
             if parent == top:
                 raise
@@ -128,34 +125,45 @@ def refusal(folder: Place, path: str) -> str | None:
 
 
 def _files(
-    top: str, below: str, visible: list["os.DirEntry[str]"], marked: dict[str, "os.DirEntry[str]"] | None
-) -> Iterator[LandedFile]:
-    """Yield the files of a folder; `marked` has all of its entries, if files have done markers."""
-    everything_done = _changed_at(marked.get(_SUCCESS)) if marked else None
-    for entry in visible:
+    top: str, parent: str, done_marker: bool, known: Container[tuple[str, int, int, int]]
+) -> tuple[list[LandedFile], list[str]]:
+    """Return the files of a folder that are not known, and its folders. Most of a million files are known: see each once."""
+    files, folders = list[LandedFile](), list[str]()
+    below = "" if parent == top else os.path.relpath(parent, top) + "/"
+    with os.scandir(parent) as listed:
+        entries = list(listed)
+    marked = {entry.name: entry for entry in entries} if done_marker else {}
+    everything_done = _changed_at(marked.get(_SUCCESS))
+    for entry in entries:
         name = entry.name
-        if marked and name.endswith(DONE):
+        if _is_hidden(name) or (done_marker and name.endswith(DONE) and not entry.is_dir(follow_symlinks=False)):
             continue
         path, refused = _readable(below + name)
         try:
-            if entry.is_symlink() and not _is_below(place := os.path.realpath(entry.path), top):
-                if entry.is_file() or entry.is_dir():
-                    # Reported and not skipped silently, so that users can find out why the file is missing.
-                    link = entry.stat(follow_symlinks=False)
-                    refused = f"the link leads out of the landing folder, to {_readable(place)[0]}"
-                    yield LandedFile(path, link.st_size, link.st_mtime_ns, link.st_ctime_ns, None, refused)
-                continue
+            if entry.is_symlink():
+                if not _is_below(place := os.path.realpath(entry.path), top):
+                    if entry.is_file() or entry.is_dir():
+                        # Reported and not skipped silently, so that users can find out why the file is missing.
+                        link = entry.stat(follow_symlinks=False)
+                        refused = f"the link leads out of the landing folder, to {_readable(place)[0]}"
+                        files.append(LandedFile(path, link.st_size, link.st_mtime_ns, link.st_ctime_ns, None, refused))
+                    continue
+            # Links to folders inside are skipped, since their files are found at their own paths.
+            elif entry.is_dir():
+                folders.append(entry.path)
             if not entry.is_file():
                 continue
             status = entry.stat()
         except FileNotFoundError:  # renamed or removed since it was listed
             continue
-        if marked is None:
-            yield LandedFile(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, None, refused)
-            continue
-        markers = [at for at in (everything_done, _changed_at(marked.get(name + DONE))) if at is not None]
-        changed_at = max(status.st_ctime_ns, min(markers, default=0))
-        yield LandedFile(path, status.st_size, status.st_mtime_ns, changed_at, bool(markers), refused)
+        changed_at, is_marked = status.st_ctime_ns, None
+        if done_marker:
+            markers = [at for at in (everything_done, _changed_at(marked.get(name + DONE))) if at is not None]
+            changed_at, is_marked = max(changed_at, min(markers, default=0)), bool(markers)
+        version = (path, status.st_size, status.st_mtime_ns, changed_at)
+        if version not in known:
+            files.append(LandedFile(*version, is_marked, refused))
+    return files, folders
 
 
 def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) -> bool:
@@ -218,7 +226,7 @@ def _changed_at(entry: "os.DirEntry[str] | None") -> int | None:
 
 def _is_hidden(name: str) -> bool:
     """Whether a name is ignored, as in Spark's file source. `_year=2026` is not: it is the folder of a partition."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
+    return (name[0] in "._" and (name[0] == "." or "=" not in name)) or name.endswith("._COPYING_")
 
 
 Landing = Place | KafkaTopic

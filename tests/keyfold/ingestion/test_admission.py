@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
+import polars as pl
 import pytest
 from deltalake import DeltaTable
 
@@ -16,6 +17,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest, known_files, split_reader
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.known import KnownFile, known_file
+from keyfold.ingestion.listing import fingerprint
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.storage.place import Place
@@ -24,6 +26,7 @@ from tests.folders import move_folder
 
 SPARK = Runners("local")
 
+KNOWN = {"path": pl.String} | KnownFile.__annotations__
 NO_TIME, SHORT = timedelta(0), timedelta(seconds=0.3)
 
 
@@ -43,8 +46,12 @@ def landing(tmp_path: Path) -> Path:
 
 
 def look(landing: Path, known: dict[str, KnownFile] | None = None, settle: timedelta = NO_TIME, **options) -> Admission:
+    rows = [(path, *version) for path, version in (known or {}).items()]
     return select_files(
-        landing, known or {}, settle=settle, **({"done_marker": False, "reread_changed": False} | options)
+        landing,
+        pl.DataFrame(rows, KNOWN, orient="row"),
+        settle=settle,
+        **({"done_marker": False, "reread_changed": False} | options),
     )
 
 
@@ -128,6 +135,22 @@ def test_a_file_that_was_only_touched_is_no_other_file(landing):
     assert (paths(admission), admission.changed, list(admission.touched)) == ([], {}, ["a.json"])
 
 
+def test_a_known_file_costs_a_look_at_its_status_alone_and_no_content_is_compared(landing, monkeypatch):
+    for number in range(50):
+        put(landing / f"{number % 3}/{number}.json", f"{number}\n")
+    known = read(look(landing))
+    assert len(known) == 50
+    digests: list[Path] = []
+    monkeypatch.setattr(
+        "keyfold.ingestion.admission.fingerprint", lambda path: digests.append(path) or fingerprint(path)
+    )
+    put(landing / "1/1.json", "one\n")
+    put(landing / "2/new.json")
+    found = look(landing, known, reread_changed=True)
+    assert paths(found) == ["1/1.json", "2/new.json"]
+    assert [path.name for path in digests] == ["1.json", "new.json"]
+
+
 def test_a_link_out_of_the_folder_is_told_once_and_a_file_in_its_place_is_new(landing):
     outside = put(landing.parent / "secret")
     (landing / "a.json").symlink_to(outside)
@@ -202,6 +225,21 @@ def test_a_file_that_grew_is_told_by_every_run_and_read_again_where_that_is_aske
     assert (again.files, again.accepted, again.duplicates) == (1, 1, 1)
     assert values(lakehouse) == [("cpu", 1), ("cpu", 2)]
     assert ingest(lakehouse, METRICS, landing, runners=SPARK).describe() == []
+
+
+def test_many_files_are_known_by_the_table_at_once_and_few_by_the_journal(lakehouse: Lakehouse, landing, monkeypatch):
+    monkeypatch.setattr("keyfold.ingestion.known._MANY", 3)
+    for number in range(3):
+        put(landing / f"{number}.json", metric(number))
+        assert ingest(lakehouse, METRICS, landing, runners=SPARK).files == 1
+    tables = lakehouse.ingest("metrics") / "files"
+    assert not list(tables.glob("*"))
+    for number in range(3, 6):
+        put(landing / f"{number}.json", metric(number))
+    assert ingest(lakehouse, METRICS, landing, runners=SPARK).files == 3
+    assert [path.name for path in tables.glob("*")] == ["known-000000003.parquet"]
+    assert ingest(lakehouse, METRICS, landing, runners=SPARK).files == 0
+    assert len(known_files(lakehouse, "metrics", landing)) == 6
 
 
 def test_changed_files_of_a_stream_without_an_event_id_are_not_read_again(lakehouse: Lakehouse, landing: Path):
