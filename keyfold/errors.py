@@ -143,8 +143,13 @@ def error_in(text: str) -> KeyfoldError | OSError | None:
     found = re.findall(r"(?:keyfold\.errors\.(\w+)|KeyfoldError): (.*)", text)
     if not found:
         disks = re.findall(r"^\w*Error: \[Errno (\d+)\] (.*?)(?:: '(.*)')?$", text, re.MULTILINE)
+        # As Polars says it.
+        disks += [
+            (one[1], one[0], one[2])
+            for one in re.findall(r"^\w*Error: (.*) \(os error (\d+)\): (\S+)", text, re.MULTILINE)
+        ]
         number, reason, path = disks[-1] if disks else ("0", "", "")
-        return OSError(int(number), reason, path or None) if int(number) in OF_THE_DISK else None
+        return OSError(int(number), reason, path or None) if int(number) in {*OF_THE_DISK, errno.ENOENT} else None
     # A traceback gives the cause first. The error that was raised from it names the place, and is the last.
     kind, message = found[-1]
     kinds = {kind.__name__: kind for kind in KeyfoldError.__subclasses__() if kind.__module__ == __name__}

@@ -176,10 +176,7 @@ def _rewrite(runners: Runners, rewriting: Rewriting, tasks: Sequence[Task], keys
     # Leaves are small, so that each item has many of them. Only names and counts are collected.
     count = min(len(tasks), 1 + sum(task.size for task in tasks) // _SHARE_BYTES)
     shares = [tasks[at::count] for at in range(count)]
-    outcomes = [outcome for done in runner.map(partial(rewriting.run, keys=keys), shares) for outcome in done]
-    if faults := [outcome.fault for outcome in outcomes if outcome.fault]:
-        raise OSError(*faults[0])
-    return outcomes
+    return [outcome for done in runner.map(partial(rewriting.run, keys=keys), shares) for outcome in done]
 
 
 def _groups(files: Sequence[File]) -> list[tuple[File, ...]]:

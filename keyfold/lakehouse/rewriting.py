@@ -6,7 +6,6 @@ Readers do not see the written files until the merge's commit names them.
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from errno import EIO, ENOENT
 from typing import TypeVar
 
 import polars as pl
@@ -86,13 +85,10 @@ class Outcome:
     Attributes:
         replaced: files to remove from the table.
         written: files that replace those and the staged ones.
-        fault: error number, text and file of a failed disk. A worker returns it, since Spark would retry an exception and
-            bury it in a stack trace.
     """
 
     replaced: tuple[str, ...] = ()
     written: tuple[WrittenFile, ...] = ()
-    fault: tuple[int, str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -125,21 +121,13 @@ class Rewriting:
     def run(self, tasks: Sequence["Task"], keys: pl.DataFrame) -> list[Outcome]:
         """Run merge tasks."""
         apart = [task for task in tasks if isinstance(task, Shortened)]
-        outcomes = [self._outcome(task, keys) for task in tasks if not isinstance(task, Shortened)]
+        outcomes = [
+            self._divided(task, keys) if isinstance(task, Divided) else self._together(task.files, keys)
+            for task in tasks
+            if not isinstance(task, Shortened)
+        ]
         # Small files wait for the disk or the network, not for the processor: write them in parallel.
-        return outcomes + _side_by_side(lambda task: self._outcome(task, keys), apart)
-
-    def _outcome(self, task: "Task", keys: pl.DataFrame) -> Outcome:
-        try:
-            if isinstance(task, Divided):
-                return self._divided(task, keys)
-            return self._shortened(task, keys) if isinstance(task, Shortened) else self._together(task.files, keys)
-        except OSError as error:
-            # Errors that Polars raises have no number.
-            # Polars 1 raises OSError for an object that is not there.
-            is_missing = isinstance(error, FileNotFoundError) or " not found: " in str(error)
-            number = error.errno or (ENOENT if is_missing else EIO)
-            return Outcome(fault=(number, error.strerror or str(error), str(error.filename or self.table)))
+        return outcomes + _side_by_side(lambda task: self._shortened(task, keys), apart)
 
     def _together(self, group: Sequence[File], keys: pl.DataFrame) -> Outcome:
         frames, replaced, left = [], [], 0

@@ -24,8 +24,8 @@ from deltalake.exceptions import DeltaError
 
 from keyfold.errors import Damaged, KeyfoldError, Misconfigured, NotFound
 from keyfold.ingestion.ingest_settings import existing_ingest
-from keyfold.keyed.generation.generations import RECORD, all_generations
-from keyfold.keyed.generation.live_record import LIVE, live_entries, live_generation_name
+from keyfold.keyed.generation.generations import all_generations, tables_of_no_job
+from keyfold.keyed.generation.live_record import LIVE, live_generation_name
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.lakehouse.files import files_below, new_file, open_for_reading, sweep, sync_folder, write_once
 from keyfold.lakehouse.presence import check_lakehouse_is_there, named_files
@@ -103,10 +103,10 @@ def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
         sync_folder(content)
         write_once(to / "backups" / f"{name}{_LIST}", gzip.compress(json.dumps(files).encode(), mtime=0))
     new = {file.digest: file.bytes for file in files if file.digest not in there}
-    if lost := _lost(lakehouse):
+    if lost := tables_of_no_job(lakehouse):
         raise Damaged(
-            f"backup {name} is made, but lacks {', '.join(lost)}: {lakehouse.home} has tables of these jobs, and their folders "
-            "are gone; restore them from an earlier backup, or remove the tables if the jobs were removed on purpose"
+            f"backup {name} is made, but lacks {', '.join(map(str, lost))}: the folders of their jobs are gone; restore them from an "
+            "earlier backup, or remove the tables if the jobs were removed on purpose"
         )
     return Backup(name, len(files), sum(file.bytes for file in files), sum(new.values()))
 
@@ -166,12 +166,6 @@ def _copy(source: Place, to: Place, named: Callable[[str], str] | None = None) -
             size += len(some)
             file.write(some)
     return size, digest.hexdigest()
-
-
-def _lost(lakehouse: Lakehouse) -> list[str]:
-    """The jobs whose live generation is gone, and whose tables are there: without it these are of no use, and not copied."""
-    live = ((job, lakehouse.job(job) / entry.generation) for job, entry in sorted(live_entries(lakehouse).items()))
-    return [job for job, folder in live if is_table(lakehouse.live_table(job)) and not (folder / RECORD).exists()]
 
 
 def _copy_all(lakehouse: Lakehouse, content: Place, known: dict[tuple[Any, ...], _File]) -> tuple[list[_File], str]:

@@ -24,7 +24,7 @@ from keyfold.journal import Journal
 from keyfold.journal.agreement import check_tables
 from keyfold.journal.checksums import RECORD, differences, read_checksums
 from keyfold.keyed.generation.generations import RECORD as GENERATION_RECORD
-from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation
+from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation, tables_of_no_job
 from keyfold.keyed.generation.live_record import live_generation_name, live_record
 from keyfold.keyed.generation.manifests import read_manifests
 from keyfold.keyed.parts.manifest import Manifest
@@ -189,7 +189,7 @@ def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, Callable[[Seen], object
         yield refresh, lambda seen, find=find: seen.told(live_record(lakehouse), find, _UNNAMED)
         for one in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
             yield refresh, partial(_generation, lakehouse, job, one)
-    yield _RESTORE, partial(_absent, lakehouse)
+    yield f"{_RESTORE}, or remove the table if its job was removed on purpose", partial(_lost, lakehouse)
     for table in sorted(path for path in (home / "monitoring").glob("*") if (path / "_delta_log").is_dir()):
         yield _RESTORE, lambda seen, table=table: seen.table(table)
 
@@ -219,23 +219,10 @@ def _index(lakehouse: Lakehouse, stream: str, seen: Seen) -> None:
         seen.files(folder / "ids", dict.fromkeys(segments), segments)
 
 
-def _absent(lakehouse: Lakehouse, seen: Seen) -> None:
-    """Find jobs whose folders are gone: what is left of them are their tables, and what their consumers' records say."""
-    made, read = set[str](), set[str]()
-    for record in sorted(lakehouse.home.glob(f"jobs/*/generation-*/{GENERATION_RECORD}")):
-        with suppress(DamagedError):  # reported where the generation is checked
-            born = read_json(record)
-            made.update(born.get("table_ids", ()))
-            read.update(
-                one.partition("/")[0] for name, one in born.get("input_ids", {}).items() if name[:7] != "events."
-            )
-    for table in sorted(lakehouse.home.glob("tables/*")):
-        if table.name not in made and is_table(table):
-            remedy = f"{_RESTORE}, or remove the table if its job was removed on purpose"
-            seen.say(table, "is a table of no job: the folder of its job is gone", remedy)
-    for job in sorted(read):
-        if not lakehouse.job(job).is_dir():
-            seen.say(lakehouse.job(job), "is gone, and other jobs read its tables")
+def _lost(lakehouse: Lakehouse, seen: Seen) -> None:
+    with suppress(DamagedError):  # reported where the generation is checked
+        for table in tables_of_no_job(lakehouse):
+            seen.say(table, "is a table of no job: the folder of its job is gone")
 
 
 def _generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) -> None:

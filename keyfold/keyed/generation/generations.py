@@ -16,7 +16,7 @@ from keyfold.journal import Journal
 from keyfold.journal.checksums import record_checksums
 from keyfold.keyed.generation.batch_records import ClockRecord, KeyedDone, KeyedPlan
 from keyfold.keyed.generation.live_record import LIVE, Entry, changing_live, live_entry, live_record, written_by_hand
-from keyfold.lakehouse import Lakehouse, read_json
+from keyfold.lakehouse import Lakehouse, is_table, read_json
 from keyfold.lakehouse.files import remove_tree
 from keyfold.storage.place import Place
 
@@ -156,6 +156,12 @@ def all_generations(lakehouse: Lakehouse, job: str = "*") -> list[Generation]:
     """Return the generations of a job, or of all jobs, oldest first, then the branches; none of those without a birth record."""
     kinds = (sorted(lakehouse.home.glob(f"jobs/{job}/{kind}/{RECORD}")) for kind in ("generation-*", "branches/*"))
     return [Generation(record.parent, read_json(record)) for records in kinds for record in records]
+
+
+def tables_of_no_job(lakehouse: Lakehouse) -> list[Place]:
+    """Return the tables at addresses that no generation has: the folder of their job is lost, or was removed."""
+    made = {name for one in all_generations(lakehouse) for name in one.record.get("table_ids", ())}
+    return [table for table in sorted(lakehouse.home.glob("tables/*")) if table.name not in made and is_table(table)]
 
 
 def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:

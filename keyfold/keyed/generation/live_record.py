@@ -54,11 +54,6 @@ def live_entry(lakehouse: Lakehouse, job: str) -> Entry | None:
     return _read(lakehouse)[0].get(job)
 
 
-def live_entries(lakehouse: Lakehouse) -> dict[str, Entry]:
-    """Return the entries of the live record by job; none if it is missing or damaged."""
-    return _read(lakehouse)[0]
-
-
 def live_generation_name(lakehouse: Lakehouse, job: str) -> str | None:
     """Return the folder name of the live generation, which need not be readable."""
     entry = live_entry(lakehouse, job)

@@ -108,18 +108,18 @@ def state_statistics(lakehouse: Lakehouse, rows: StateRows) -> StateStatistics:
     generation = find_generation(lakehouse, rows.job, rows.generation)
     kinds = [column for column in (DEADLINE, PROCESSING_DEADLINE) if column in rows.schema.names]
     groups, due = _counted(rows, kinds)
-    done, most = None if rows.batch is None else generation.journal.done(rows.batch), groups["rows"].max() or 0
+    done, used = None if rows.batch is None else generation.journal.done(rows.batch), groups["rows"].to_list()
     return StateStatistics(
         job=rows.job,
         generation=rows.generation,
         batch=rows.batch,
-        rows=groups["rows"].sum(),
-        keys=groups["keys"].sum(),
+        rows=sum(used),
+        keys=sum(groups["keys"].to_list()),
         bytes=done.state_bytes if done else 0,
         key_groups=generation.record["fixed"]["key_groups"],
-        groups_used=groups.height,
-        largest_group=most,
-        skew=round(most * groups.height / groups["rows"].sum(), 2) if groups.height else 0.0,
+        groups_used=len(used),
+        largest_group=max(used, default=0),
+        skew=round(max(used) * len(used) / sum(used), 2) if used else 0.0,
         timers={kind: _timers(groups, due, kind) for kind in kinds},
         watermark=watermark(generation),
     )
@@ -157,7 +157,7 @@ def _timers(groups: pl.DataFrame, due: pl.DataFrame, kind: str) -> Timers:
     key = [name for name in due.columns if name not in (DEADLINE, PROCESSING_DEADLINE)]
     shown = due.select(*key, kind).drop_nulls(kind).sort(kind, *key).head(_TIMERS_SHOWN)
     first, last = (groups[f"{end} {kind}"] for end in ("first", "last"))
-    return Timers(groups[f"rows {kind}"].sum(), first.min(), last.max(), tuple(shown.to_dicts()))  # type: ignore[arg-type]
+    return Timers(sum(groups[f"rows {kind}"].to_list()), first.min(), last.max(), tuple(shown.to_dicts()))  # type: ignore[arg-type]
 
 
 def _listed(job: str, generation: Generation, role: Role) -> ListedGeneration:

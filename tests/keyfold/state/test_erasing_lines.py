@@ -106,6 +106,15 @@ def test_a_text_that_cannot_be_decoded_is_found_however_it_is_escaped(cut):
     assert [search(frame, city=city) for city in ("zürich", "rich")] == [[FOUND], [UNKNOWN]]
 
 
+def test_a_line_that_is_surely_not_one_in_a_column_is_absent_whatever_the_others_say():
+    frame = pl.DataFrame(
+        {"raw": ['{"card": 12}'], "file": [None], "header": [None]}, schema_overrides={"file": pl.String}
+    )
+    both = {"site": "bonn", "card": "11"}
+    assert search(frame, PAYMENTS, **both) == search(frame, PAYMENTS, **dict(reversed(both.items()))) == [ABSENT]
+    assert search(frame, PAYMENTS, **both | {"card": "12"}) == [UNKNOWN]
+
+
 def test_a_path_is_found_by_what_it_says(tmp_path):
     path = tmp_path / "ulm.jsonl"
     path.write_text('{"tags": ["a", 1]}\n{"tags": "a"}\n')
