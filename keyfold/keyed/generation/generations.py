@@ -18,6 +18,7 @@ from keyfold.keyed.generation.batch_records import ClockRecord, KeyedDone, Keyed
 from keyfold.keyed.generation.live_record import LIVE, Entry, changing_live, live_entry, live_record, written_by_hand
 from keyfold.lakehouse import Lakehouse, is_table, read_json
 from keyfold.lakehouse.files import remove_tree
+from keyfold.lakehouse.positions import newest_version
 from keyfold.storage.place import Place
 
 RECORD = "generation.json"
@@ -161,7 +162,9 @@ def all_generations(lakehouse: Lakehouse, job: str = "*") -> list[Generation]:
 def tables_of_no_job(lakehouse: Lakehouse) -> list[Place]:
     """Return the tables at addresses that no generation has: the folder of their job is lost, or was removed."""
     made = {name for one in all_generations(lakehouse) for name in one.record.get("table_ids", ())}
-    return [table for table in sorted(lakehouse.home.glob("tables/*")) if table.name not in made and is_table(table)]
+    tables = (table for table in sorted(lakehouse.home.glob("tables/*")) if table.name not in made and is_table(table))
+    # Without a batch, a start has made it, and its record comes next.
+    return [table for table in tables if newest_version(table) > 0]
 
 
 def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:

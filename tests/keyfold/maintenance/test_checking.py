@@ -135,10 +135,12 @@ def test_a_live_record_that_names_no_generation_is_damaged_for_the_check_and_for
 def test_a_job_whose_folder_is_gone_is_named_by_its_tables(site):
     home = site.lakehouse.home
     shutil.rmtree(str(site.lakehouse.job("hourly")))
-    assert damaged(site) >= {str(home / "tables" / name) for name in ("hourly", "late.hourly")}
+    consumer = site.lake.live("daily").folder / "journal"
+    assert damaged(site) == {str(home / "tables" / "hourly"), str(consumer)}
     shutil.rmtree(str(home / "jobs"))
     (home / "live.json").unlink()
-    assert damaged(site) == {str(table) for table in (home / "tables").iterdir()}
+    # Those of late events have no rows: a start that was cut off makes such, too.
+    assert damaged(site) == {str(home / "tables" / name) for name in ("hourly", "daily")}
 
 
 def test_a_file_that_is_gone_before_a_job_has_read_it_is_told_of_the_job_too(site):

@@ -99,36 +99,55 @@ def ran(lakehouse, ran_before):
     return lakehouse
 
 
-def seed(tmp_path, name, content):
+def seed(tmp_path, name, content, **given):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return Bootstrap(str(path))
+    return Bootstrap(str(path), **given)
 
 
 PARQUET = "seed.parquet cannot be read: .*; nothing was changed"
-
-SOURCES = {
-    "no Parquet file": ("seed.parquet", b"PAR1 and then nothing of it", PARQUET),
-    "an empty Parquet file": ("seed.parquet", b"", PARQUET),
-    "a line that is no JSON": ("seed.jsonl", '{"user": "ann"}\n{"user": \n', "seed.jsonl cannot be read: "),
-    "no line at all": ("seed.jsonl", "", "seed.jsonl cannot be read: "),
-    "a row with a field too many": ("seed.csv", "user,clicks\nann,1\nbob,2,3\n", "seed.csv cannot be read: "),
-    "an empty CSV file": ("seed.csv", "", "seed.csv cannot be read: "),
-    "bytes that are no text": ("seed.csv", b"user,clicks\n\xff\xfe\xfa,1\n", "seed.csv cannot be read: |user is"),
-    "a number beyond its type": (
-        "seed.csv",
-        "user,clicks\nann,9223372036854775808\n",
-        r"clicks is no Int64 in 1 row \(row 1: '9223372036854775808'\)",
-    ),
-    "a file of another kind": ("seed.xlsx", b"PK", "holds no files of one kind that can be read"),
-}
+ANN = '{"user": "ann"}'
 
 
-@pytest.mark.parametrize(("name", "content", "why"), SOURCES.values(), ids=SOURCES.keys())
-def test_a_source_that_cannot_be_read_seeds_nothing(spark, ran, tmp_path, name, content, why):
+@pytest.mark.parametrize(
+    ("name", "content", "given", "why"),
+    [
+        ("seed.parquet", b"PAR1 and then nothing of it", {}, PARQUET),
+        ("seed.parquet", b"", {}, PARQUET),
+        ("seed.jsonl", '{"user": "ann"}\n{"user": \n', {}, "seed.jsonl cannot be read: "),
+        ("seed.jsonl", "", {}, "seed.jsonl cannot be read: "),
+        ("seed.csv", "user,clicks\nann,1\nbob,2,3\n", {}, "seed.csv cannot be read: "),
+        ("seed.csv", "", {}, "seed.csv cannot be read: "),
+        ("seed.csv", b"user,clicks\n\xff\xfe\xfa,1\n", {}, "seed.csv cannot be read: |user is"),
+        ("seed.csv", f"user,clicks\nann,{2**63}\n", {}, rf"clicks is no Int64 in 1 row \(row 1: '{2**63}'\)"),
+        ("seed.xlsx", b"PK", {}, "holds no files of one kind that can be read"),
+        ("seed.jsonl", f'{ANN}\n{{"user": null}}', {}, r"user is empty in 1 row \(row 2\)"),
+        ("seed.jsonl", '{"user": "ann", "clicks": "many"}', {}, r"clicks is no Int64 in 1 row \(row 1: 'many'\)"),
+        ("seed.jsonl", '{"user": "ann", "clicks": 1.5}', {}, r"clicks is no Int64 in 1 row \(row 1: 1.5\)"),
+        ("seed.jsonl", '{"user": "ann", "deadline": 1767225600}', {}, "say what the numbers are with --map"),
+        ("seed.jsonl", '{"user": "ann", "deadline": "soon"}', {}, r"deadline is no .* \(row 1: 'soon'"),
+        ("seed.jsonl", '{"name": "ann"}', {}, "its state needs user, which the source does not have; it has name"),
+        ("seed.jsonl", ANN, {"mapping": {"sessions": "1"}}, "keeps no column sessions; its state has user, window"),
+        (
+            "seed.jsonl",
+            ANN,
+            {"mapping": {"clicks": "count_of_clicks"}},
+            "--map clicks=count_of_clicks: .*over the source's columns, user",
+        ),
+        (
+            "seed.jsonl",
+            ANN,
+            {"mapping": {"clicks": "(SELECT z FROM read_csv('/etc/passwd'))"}},
+            r"--map clicks=\(SELECT z FROM read_csv\('/etc/passwd'\)\): SELECT is not allowed",
+        ),
+        ("seed.jsonl", ANN, {"read_from": 99}, "has versions 0 to 2, and none 99"),
+        ("seed.jsonl", ANN, {"read_from": -1}, "has versions 0 to 2, and none -1"),
+    ],
+)
+def test_what_cannot_be_state_seeds_nothing(spark, ran, tmp_path, name, content, given, why):
     for dry_run in (False, True):
         with Refused(ran, why):
-            bootstrap(ran, windows(), seed(tmp_path, name, content), dry_run=dry_run, runners=spark)
+            bootstrap(ran, windows(), seed(tmp_path, name, content, **given), dry_run=dry_run, runners=spark)
 
 
 def test_a_delta_table_that_lost_a_file_seeds_nothing(spark, ran, tmp_path):
@@ -138,17 +157,6 @@ def test_a_delta_table_that_lost_a_file_seeds_nothing(spark, ran, tmp_path):
     file.unlink()
     with Refused(ran, f"seeds cannot be read: .*{file.name}"):
         bootstrap(ran, windows(), Bootstrap(str(folder)), runners=spark)
-
-
-@pytest.mark.parametrize(
-    ("read_from", "why"),
-    [(99, "has versions 0 to 2, and none 99"), (-1, "has versions 0 to 2, and none -1")],
-)
-def test_a_version_of_the_events_that_is_not_there_seeds_nothing(spark, ran, tmp_path, read_from, why):
-    path = tmp_path / "seed.jsonl"
-    path.write_text('{"user": "ann"}')
-    with Refused(ran, why):
-        bootstrap(ran, windows(), Bootstrap(str(path), read_from=read_from), runners=spark)
 
 
 def test_a_seed_whose_events_were_never_ingested_says_what_to_do(spark, lakehouse, tmp_path):

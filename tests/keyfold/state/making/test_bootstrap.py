@@ -49,37 +49,6 @@ def test_a_dry_run_leaves_everything_as_it_was_and_the_journal_says_what_was_see
     assert live.journal.history(9)[0].read.startswith(f"bootstrap of {path}: 1 row of state; ")
 
 
-@pytest.mark.parametrize(
-    ("lines", "mapping", "why"),
-    [
-        ('{"user": "ann", "clicks": 1}\n{"user": null, "clicks": 1}', {}, r"user is empty in 1 row \(row 2\)"),
-        ('{"user": "ann", "clicks": "many"}', {}, r"clicks is no Int64 in 1 row \(row 1: 'many'\)"),
-        ('{"user": "ann", "clicks": 1.5}', {}, r"clicks is no Int64 in 1 row \(row 1: 1.5\)"),
-        ('{"user": "ann", "deadline": 1767225600}', {}, "say what the numbers are with --map"),
-        ('{"user": "ann", "deadline": "soon"}', {}, r"deadline is no .* \(row 1: 'soon'"),
-        ('{"name": "ann"}', {}, "its state needs user, which the source does not have; it has name"),
-        ('{"user": "ann"}', {"sessions": "1"}, "keeps no column sessions; its state has user, window"),
-        (
-            '{"user": "ann"}',
-            {"clicks": "count_of_clicks"},
-            "--map clicks=count_of_clicks: .*over the source's columns, user",
-        ),
-        (
-            '{"user": "ann"}',
-            {"clicks": "(SELECT z FROM read_csv('/etc/passwd'))"},
-            r"--map clicks=\(SELECT z FROM read_csv\('/etc/passwd'\)\): SELECT is not allowed",
-        ),
-    ],
-)
-def test_rows_that_cannot_be_state_are_named(lakehouse, without_spark, land, tmp_path, lines, mapping, why):
-    land(("ann", 1))
-    path = tmp_path / "seed.jsonl"
-    path.write_text(lines)
-    with pytest.raises(KeyfoldError, match=why):
-        bootstrap(lakehouse, windows(), Bootstrap(str(path), mapping, read_from="latest"), runners=without_spark)
-    assert live_generation(lakehouse, "windows") is None
-
-
 def test_rows_of_which_a_key_has_one_are_held_to_it(lakehouse, without_spark, land, tmp_path):
     land(("ann", 1))
     path = tmp_path / "seed.jsonl"
