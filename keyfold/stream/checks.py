@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from keyfold.errors import Misconfigured
-from keyfold.schemas import check_name
+from keyfold.schemas import check_condition, check_name
 from keyfold.stream.source import EACH, INGESTED_AT, TIME_UNITS, TIMESTAMP, Source, name_of, path_of
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ def _check_types(stream: "Stream") -> None:
     for rule in stream.rules:
         if not isinstance(getattr(rule, "broken", None), pl.Expr):
             raise Misconfigured(f"{where}: {rule!r} is no rule; give Rule('amount is negative', pl.col('amount') < 0)")
+        check_condition(f"{where}: rule {rule.reason!r}", rule.broken, stream.schema)
 
 
 def _is_readable(kind: pa.DataType) -> bool:

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from keyfold import STEP_DECIDES, Append, Input, KeyedJob, Stream, Upsert, required
+from keyfold import STEP_DECIDES, Append, Input, KeyedJob, Lookup, Stream, Upsert, parameter, required
 from keyfold.errors import Misconfigured
 from keyfold.operators import (
     Held,
@@ -18,6 +18,7 @@ from keyfold.operators import (
     collect,
     count,
     first,
+    lookup_join,
     pattern,
     quantile,
     sessions_until,
@@ -44,7 +45,7 @@ def per_hour(source: Any = CLICKS, of: Any = None, **settings: Any) -> KeyedJob:
 
 def job(**settings: Any) -> KeyedJob:
     of: dict[str, Any] = {"key": "user", "state": {"user": pl.String}, "step": lambda *_: None, "tables": Append(CLICK)}
-    return KeyedJob("visits", Input(CLICKS, final_at=STEP_DECIDES), **{**of, **settings})
+    return KeyedJob("visits", **{"inputs": Input(CLICKS, final_at=STEP_DECIDES), **of, **settings})
 
 
 CENTS = pl.col("cents")
@@ -61,7 +62,8 @@ def held(begins: Any) -> KeyedJob:
 # Of these a type checker would say the same.
 stream: Any = Stream
 UNTYPED: Any = CLICKS
-UNTYPED_NAME: Any = "user"
+UNTYPED_NAME: Any = "n"
+NEVER: Any = "never"
 UNTYPED_HOW: Any = "outer"
 UNTYPED_KEY: Any = pl.col("user")
 FAULTS: dict[str, Callable[[], Any]] = {
@@ -137,7 +139,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     r"the value of sum: .*over.* takes several rows together": lambda: sum_of(CENTS.max().over("user")),
     "then: share is 'clicks'; it must be an expression": lambda: per_hour(then={"share": "clicks"}),
     "then: clicks is a column that the job goes by": lambda: per_hour(then={"clicks": pl.col("clicks") * 2}),
-    "count: where is 'user'; it must be a condition": lambda: count(UNTYPED_NAME),
+    "count: where is 'n'; it must be a condition": lambda: count(UNTYPED_NAME),
     "the aggregates is .*; it must be a dict": lambda: per_hour(of=[count()]),
     "stands where names of columns should": lambda: windows("j", CLICKS, COUNTED, key=UNTYPED_KEY, length="1h"),
     "output: there is no column click to write; did you mean clicks": lambda: per_hour(
@@ -190,6 +192,24 @@ FAULTS: dict[str, Callable[[], Any]] = {
         key="user",
         silence="1h",
         closed_for="1h",
+    ),
+    "rule 'dear': there is no column cent; did you mean cents": lambda: stream(
+        "clicks", CLICK, event_time="at", rules=(Rule("dear", pl.col("cent") > 3),)
+    ),
+    r"rule 'dear': .*mean\(\) takes several rows together": lambda: stream(
+        "clicks", CLICK, event_time="at", rules=(Rule("dear", CENTS.mean() < CENTS),)
+    ),
+    r"an input is of the job hourly; give .* a table of a job \(`job.table\(\)`\)": lambda: per_hour(per_hour()),
+    r"say which column of hourly has the event's time: Input\(hourly, at='…'\)": lambda: windows(
+        "j", per_hour().table(), COUNTED, key="user", length="1d"
+    ),
+    "final_at: .*max.* takes several rows together": lambda: job(inputs=Input(CLICKS, final_at=pl.col("at").max())),
+    "table visits: the key lacks user of the job's key": lambda: job(tables=Upsert({"n": pl.Int64}, "n")),
+    "table visits: events is 'n'; it must be an expression": lambda: job(tables=Append(CLICK, events=UNTYPED_NAME)),
+    "parameter: change is 'never'; it must be one of free, migrate, refresh": lambda: parameter(1, change=NEVER),
+    "lookup p.csv: key names usr, which its columns lack": lambda: Lookup("p.csv", {"user": pl.String}, "usr"),
+    "key's column user is string in clicks, and int64 in l": lambda: lookup_join(
+        "j", CLICKS, ("l", Lookup("p.csv", {"user": pl.Int64, "age": pl.Int64}, "user"))
     ),
     "user is uint8, which a Delta table": lambda: Append({"user": pl.UInt8}),
     "key has no column usr; it has user": lambda: Upsert({"user": pl.String}, "usr"),

@@ -12,7 +12,7 @@ from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.keyed.job.tables import require_columns, require_timestamp
 from keyfold.keyed.rows.hashing import check_hashable
-from keyfold.schemas import field_of, type_of
+from keyfold.schemas import check_by_row, field_of, require, type_of
 from keyfold.stream import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -37,12 +37,18 @@ def check_job(job: "KeyedJob") -> None:
     for what, one in {"events": job.state.events, "one_per_key": job.state.one_per_key}.items():
         _check_expression(f"{where}: state: {what}", one, schema)
     for table in job.own_tables:
+        if table.key and (lacking := [name for name in job.key if name not in table.key]):
+            raise Misconfigured(
+                f"{where}: table {table.name}: the key lacks {', '.join(lacking)} of the job's key, so that two keys could write "
+                "one row; add it, or write the table with a job that has the table's key"
+            )
         _check_expression(f"{where}: table {table.name}: events", table.events, table.schema)
     for name, one in job.inputs.items():
         _check_expression(f"{where}: input {name}: events", one.events, one.schema)
 
 
 def _check_expression(where: str, one: pl.Expr | None, schema: pa.Schema) -> None:
+    require(where, one, pl.Expr | None, "an expression, such as pl.col('clicks').sum()")
     for name in one.meta.root_names() if one is not None else []:
         field_of(where, name, schema)
 
@@ -74,6 +80,10 @@ def check_inputs(job: str, key: tuple[str, ...], inputs: Mapping[str, Input]) ->
 def _check_input(at: str, key: tuple[str, ...], one: Input, *, is_only: bool) -> None:
     # Operators compute columns of those that are derived, and need not keep these.
     derived = () if one.computed else one.derived
+    if not one.event_time:
+        raise Misconfigured(
+            f"{at}: say which column of {one.table} has the event's time: Input({one.stream.name}, at='…')"
+        )
     for what, needed in (("key", key), ("at", (one.event_time,)), ("derive", derived)):
         for column_ in needed:
             field_of(f"{at}: {what}", column_, one.schema)
@@ -151,6 +161,7 @@ def _check_lateness(at: str, one: Input) -> None:
         return
     for name in late_at.meta.root_names():
         field_of(f"{at}: final_at", name, one.schema)
+    check_by_row(f"{at}: final_at", late_at)
     kind = type_of(late_at, pl.Schema(one.schema))
     if kind != pl.Datetime("us", "UTC"):
         raise Misconfigured(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 import pyarrow as pa
@@ -122,8 +122,10 @@ class Input:
 
     def __post_init__(self) -> None:
         if not isinstance(self.stream, Stream | JobTable):
+            what: Any = self.stream
+            given = f"the job {what.name}" if hasattr(what, "tables") else repr(what)
             raise Misconfigured(
-                f"an input is of {self.stream!r}; give the Stream itself, or a table of a job, and not its name"
+                f"an input is of {given}; give the Stream itself, or a table of a job (`job.table()`), and not its name"
             )
         where = f"input {self.stream.name}"
         require(

@@ -5,8 +5,8 @@ a digest of its bytes. The plan names that file. So a repeated batch gets the sa
 applies from the next run on; rows that are written do not change.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from keyfold.errors import Damaged, InvalidData, Misconfigured, NotFound
 from keyfold.lakehouse.files import new_file
+from keyfold.schemas import Columns, declared_schema, names_of
 from keyfold.storage.place import Place, to_place
 
 _LINES = (".ndjson", ".jsonl")
@@ -28,7 +29,7 @@ _MOST_BYTES = 256 << 20
 """Size of the largest lookup, since every worker holds it in memory. Read a larger table as a stream, with an as-of join."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Lookup:
     """A small table that a job's step gets whole, as one of its inputs.
 
@@ -45,22 +46,28 @@ class Lookup:
     """
 
     path: str
-    columns: pa.Schema
-    key: tuple[str, ...]
-    private: tuple[str, ...] = ()
+    columns: pa.Schema = field(init=False)
+    key: tuple[str, ...] = field(init=False)
+    private: tuple[str, ...] = field(init=False)
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that it has."""
-        return self.columns
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, path: str, columns: Columns, key: str | Sequence[str], private: str | Sequence[str] = ()
+    ) -> None:
+        of_key = names_of(key)
+        declared = declared_schema(f"lookup {path}: columns", columns, never_null=of_key)
+        for name, value in (("path", path), ("columns", declared), ("key", of_key), ("private", names_of(private))):
+            object.__setattr__(self, name, value)
         if not self.key:
             raise Misconfigured(f"lookup {self.path}: key is empty; a lookup has one row a key")
         if lacking := [name for name in self.key if name not in self.columns.names]:
             raise Misconfigured(f"lookup {self.path}: key names {', '.join(lacking)}, which its columns lack")
         if lacking := [name for name in self.private if name not in self.columns.names]:
             raise Misconfigured(f"lookup {self.path}: private names {', '.join(lacking)}, which its columns lack")
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that it has."""
+        return self.columns
 
 
 class KeptLookups:

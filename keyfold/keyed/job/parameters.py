@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.fields import FieldInfo
 
+from keyfold.errors import Misconfigured
 from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import FORMS, LONGEST, duration_text, parsed_duration
 
@@ -53,7 +54,10 @@ class JobParameters(BaseModel):
         return {"by_arrival": self.time == "arrival"}
 
 
-def parameter(default: Any = ..., *, change: Literal["free", "migrate", "refresh"] = "refresh", **of: Any) -> Any:
+Change = Literal["free", "migrate", "refresh"]
+
+
+def parameter(default: Any = ..., *, change: Change = "refresh", **of: Any) -> Any:
     """Declare a parameter of a job: `pydantic.Field`, and what another value means for a generation.
 
     Args:
@@ -68,6 +72,8 @@ def parameter(default: Any = ..., *, change: Literal["free", "migrate", "refresh
         >>> changed_by(Long.model_fields, "migrate")
         frozenset({'threshold'})
     """
+    if change not in get_args(Change):
+        raise Misconfigured(f"parameter: change is {change!r}; it must be one of {', '.join(get_args(Change))}")
     return Field(default, json_schema_extra={_CHANGE: change}, validate_default=True, **of)
 
 

@@ -146,9 +146,9 @@ def between(value: pl.Expr) -> Aggregate:
     return Aggregate(value, "between")
 
 
-def falls(value: pl.Expr) -> Aggregate:
+def falls(value: str | pl.Expr) -> Aggregate:
     """Sum the falls between consecutive known values, whole and not negative; NULL if none is known. For `sessions_while`."""
-    return Aggregate(value, "falls")
+    return Aggregate(_value(value), "falls")
 
 
 def divided(value: pl.Expr, by: float) -> pl.Expr:

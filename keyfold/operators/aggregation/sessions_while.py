@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from keyfold.columns import plain_columns
+from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
 from keyfold.keyed.job.state import State
@@ -101,6 +102,7 @@ def sessions_while(
     events, event_time = source.schema, source.event_time
     check_condition(f"job {name}: while_", while_, events)
     require_known(name, of, (*SESSION_AGGREGATES, "falls"), "sessions_while")
+    _check_falls(name, of)
     counted, start = count_and_start(name, of, event_time)
     number = pl.col(counted).sum()
     output_columns = OutputColumns(name, source, key, of, then or {}, decided_by=while_.meta.root_names())
@@ -124,6 +126,26 @@ def sessions_while(
         closes_in_order=True,
         **settings,
     )
+
+
+def _check_falls(job: str, of: Mapping[str, Aggregate]) -> None:
+    """Check that a column whose last known value is kept has no other use in which its last value counts, known or not."""
+    kept = {name: one.value.meta.root_names() for name, one in of.items() if one.joined == "falls"}
+    for name, roots in kept.items():
+        if len(roots) != 1:
+            raise Misconfigured(
+                f"job {job}: {name} falls by {', '.join(roots) or 'no column'}; make one column with `derive`"
+            )
+        used = [
+            one
+            for one, how in of.items()
+            if how.joined in ("last", "between") and roots[0] in how.value.meta.root_names()
+        ]
+        if used:
+            raise Misconfigured(
+                f"job {job}: {name} keeps the last known {roots[0]}, and {', '.join(used)} the last, known or not: give one of them "
+                f"another column, as of `derive(other=pl.col({roots[0]!r}))`"
+            )
 
 
 @dataclass(frozen=True)

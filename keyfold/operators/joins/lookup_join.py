@@ -67,6 +67,12 @@ def lookup_join(
             f"job {name}: input {input_name} has no column {', '.join(lacking)}, the key of {lookup_name}; make it with "
             "`derive`"
         )
+    for column in table.key:
+        here, there = one.schema.field(column).type, table.columns.field(column).type
+        if here != there:
+            raise Misconfigured(
+                f"job {name}: the key's column {column} is {here} in {input_name}, and {there} in {lookup_name}; cast it with `derive`"
+            )
     added = [field for field in table.columns if field.name not in table.key]
     if both := [field.name for field in added if field.name in one.schema.names]:
         raise Misconfigured(

@@ -22,7 +22,10 @@ from keyfold.operators import (
     count,
     count_distinct,
     distinct,
+    falls,
+    first,
     first_rows,
+    last,
     last_n,
     last_rows,
     max,
@@ -31,6 +34,7 @@ from keyfold.operators import (
     running,
     sessions,
     sessions_until,
+    sessions_while,
     sum,
     top_rows,
     totals,
@@ -347,6 +351,8 @@ TO_FLOAT = {"output": pa.schema([WHO, ("sum", pa.float64())])}
 LISTED = SCORED.stream.derive(all=pl.col("team").str.split(" "))
 TAKEN = {"source": SCORED.stream.derive(x_n=pl.col("points")), "of": {"x": mean("points")}}
 UNTIL = {"of": {"n": count()}, "until": pl.lit(value=False), "silence": "1m", "closed_for": "1m"}
+SINCE = {"n": count(), "since": first("moment")}
+WHILE = {"while_": pl.col("points") > 0, "pause": "1m", "silence": "1m"}
 NO_MOST = "allowed_lateness is 0:00:01; it is longer than nothing, and without most"
 REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (windows, {**SECONDS, "output": pa.schema([WHO])}, "output has no column n_events"),
@@ -368,6 +374,12 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (last_n, {**LAST_TWO, "from_n": 3}, "from_n is 3; .* at most n, 2"),
     (last_n, {**LAST_TWO, "of": {"x": mean("team")}}, "x: String is no number"),
     (sessions_until, UNTIL, r"sessions need one count, and one first\('moment'\)"),
+    (
+        sessions_while,
+        {"of": {**SINCE, "x": falls("points"), "y": last("points")}, **WHILE},
+        "x keeps the last known points, and y",
+    ),
+    (sessions_while, {"of": {**SINCE, "x": falls(pl.lit(1))}, **WHILE}, "x falls by no column"),
     (sessions, {"gap": timedelta(0)}, "gap is 0:00:00"),
     (totals, {"output": [POINTS]}, "output: there is no column points to write; there are who, n_events"),
     (totals, {"output": {"n_events": pl.Int64}}, "output: there is no column who; there are n_events"),
