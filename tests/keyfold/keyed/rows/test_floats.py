@@ -20,8 +20,7 @@ from tests.lake import Lake
 
 VALUE = pa.field("value", pa.float64(), nullable=False)
 READING = pa.schema([USER, pa.field("at", TIME, nullable=False), VALUE, pa.field("small", pa.float32())])
-COUNT = pa.schema([VALUE, pa.field("readings", pa.int64()), pa.field("least", pa.float32())])
-HELD = pa.schema([USER, *COUNT])
+HELD = pa.schema([USER, VALUE, pa.field("readings", pa.int64()), pa.field("least", pa.float32())])
 BITS = [0x7FF8000000000000, 0x7FF8000000000001, 0xFFF8000000000000, 0x8000000000000000, 0, 0x3FF8000000000000]
 
 
@@ -33,7 +32,7 @@ def count_values(state, events, clock):
     """How many readings there are of each value."""
     came = events.select(USER.name, "value", pl.lit(1, pl.Int64).alias("readings"), pl.col("small").alias("least"))
     held = pl.concat([state, came]).group_by(USER.name, "value").agg(pl.col("readings").sum(), pl.col("least").min())
-    return Step(state=held, output=held.drop(USER.name))
+    return Step(state=held, output=held)
 
 
 VALUES = KeyedJob(
@@ -42,7 +41,7 @@ VALUES = KeyedJob(
     "user",
     State(HELD, events=pl.col("readings").sum()),
     count_values,
-    Upsert(COUNT, "value", events=pl.lit(0)),
+    Upsert(HELD, ("user", "value"), events=pl.lit(0)),
     key_groups=1,
 )
 
@@ -58,7 +57,7 @@ def test_equal_numbers_are_one_key_of_a_table_and_their_bits_do_not_follow_what_
         lake.run(VALUES)
     plain = {0x7FF8000000000001: BITS[0], 0xFFF8000000000000: BITS[0], 0x8000000000000000: 0}
     expected = Counter(plain.get(bits, bits) for batch in batches for bits in batch)
-    found = [(int(np.float64(value).view(np.uint64)), count) for value, count, _ in lake.rows("values")]
+    found = [(int(np.float64(value).view(np.uint64)), count) for _, value, count, _ in lake.rows("values")]
     assert sorted(found) == sorted(expected.items())
     assert all(struct.pack("f", least) != struct.pack("f", -0.0) for *_, least in lake.rows("values"))
 
@@ -68,11 +67,12 @@ def test_a_step_may_write_minus_zero_which_is_zero_in_its_table(tmp_path):
 
     def negative(state, events, clock):
         return Step(
-            state=state, output=events.select(-pl.col("value"), pl.lit(1, pl.Int64).alias("readings"), least="small")
+            state=state,
+            output=events.select("user", -pl.col("value"), pl.lit(1, pl.Int64).alias("readings"), least="small"),
         )
 
     came = pl.DataFrame({"user": ["ann"], "at": [NOON], "value": [0.0]})
     lake.put(came.with_columns(small=pl.col("value").cast(pl.Float32)), "readings")
     lake.run(replace(VALUES, step=negative))
-    ((value, *_),) = lake.rows("values")
+    ((_, value, *_),) = lake.rows("values")
     assert struct.pack("d", value) == struct.pack("d", 0.0)
