@@ -204,37 +204,34 @@ def test_the_home_may_be_the_value_of_a_variable_when_a_run_begins(monkeypatch, 
     assert resource.open().lakehouse.home == tmp_path
 
 
-def test_the_environment_chooses_the_session():
-    environment = {"KEYFOLD_SPARK_MASTER": "local[3]", "KEYFOLD_SPARK_CONF": "spark.ui.enabled=true"}
-    settings = KeyfoldResource.from_environment(environment).settings
-    assert (settings.master, settings.conf) == ("local[3]", {"spark.ui.enabled": "true"})
-
-
-KUBERNETES = {
-    "KEYFOLD_SPARK_MASTER": "k8s://https://api:6443",
-    "KEYFOLD_SPARK_CONF": "spark.driver.host=10.0.0.1 spark.kubernetes.container.image=keyfold:1 "
-    "spark.kubernetes.executor.volumes.persistentVolumeClaim.home.mount.path=/mnt/keyfold",
-}
-
-
-@pytest.mark.parametrize(
-    ("environment", "message"),
-    [
-        ({"KEYFOLD_SPARK_MASTER": "locl"}, "KEYFOLD_SPARK_MASTER: 'locl' is not a Spark master"),
-        ({"SPARK_REMOTE": "sc://one:15002"}, "unset them"),
-        ({"KEYFOLD_SPARK_MASTER": "spark://one:7077"}, "needs more settings .*spark.driver.host"),
-        ({"KEYFOLD_SPARK_CONF": "spark.ui.enabled"}, "KEYFOLD_SPARK_CONF: part 1 of 1 has no '='"),
-    ],
-)
-def test_an_environment_that_is_not_there_is_refused(environment, message):
-    with pytest.raises(KeyfoldError, match=message):
-        KeyfoldResource.from_environment(environment)
-
-
-def test_a_cluster_with_all_that_it_wants_is_the_one_resource_with_other_settings():
-    environment = KUBERNETES | {"KEYFOLD_HOME": "/mnt/keyfold/home", "KEYFOLD_SPARK_SHIP": "fleet_models"}
+def test_the_environment_chooses_the_session_and_one_that_is_not_there_is_refused():
+    environment = {
+        "KEYFOLD_SPARK_MASTER": "k8s://https://api:6443",
+        "KEYFOLD_SPARK_CONF": "spark.driver.host=10.0.0.1 spark.kubernetes.container.image=keyfold:1 "
+        "spark.kubernetes.executor.volumes.persistentVolumeClaim.home.mount.path=/mnt/keyfold",
+        "KEYFOLD_HOME": "/mnt/keyfold/home",
+        "KEYFOLD_SPARK_SHIP": "fleet_models",
+    }
     settings = KeyfoldResource.from_environment(environment).settings
     assert (settings.master, settings.ship) == ("k8s://https://api:6443", ("fleet_models",))
+    assert settings.conf["spark.driver.host"] == "10.0.0.1"
+    with pytest.raises(KeyfoldError, match=r"needs more settings .*spark.driver.host"):
+        KeyfoldResource.from_environment({"KEYFOLD_SPARK_MASTER": "spark://one:7077"})
+
+
+def test_a_run_tells_what_is_wrong_with_a_home_in_a_store(monkeypatch):
+    def refuse(home: object) -> None:
+        raise KeyfoldError(f"{home} is not reachable")
+
+    monkeypatch.setattr("keyfold.dagster.resources.check_reachable", refuse)
+
+    @dg.asset
+    def uses(keyfold: dg.ResourceParam[Keyfold]) -> None: ...
+
+    resource = KeyfoldResource("s3a://bucket/home", "local")
+    assert resource.open().lakehouse, "a tick of a sensor says itself what it cannot read"
+    run = dg.materialize([uses], resources={"keyfold": resource}, raise_on_error=False)
+    assert "s3a://bucket/home is not reachable" in str([event for event in run.all_events if event.is_failure])
 
 
 @pytest.mark.one_machine

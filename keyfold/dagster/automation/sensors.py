@@ -1,7 +1,7 @@
 """Build the sensors that start one run for all new data of a source: a landing folder or a topic (`new_data` decides)."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 import dagster as dg
@@ -14,7 +14,6 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion.kafka.topic import KafkaTopic, topic_state
 from keyfold.ingestion.landing import find_landing, landing_folder
 from keyfold.ingestion.listing import SETTLE
-from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.stream import Stream
 
@@ -30,7 +29,6 @@ _UNFINISHED = [
 def landing_sensor(
     stream: Stream,
     *,
-    jobs: Sequence[KeyedJob] = (),
     target: dg.AssetSelection | None = None,
     settle: timedelta = SETTLE,
     translator: KeyfoldTranslator = DEFAULT,
@@ -42,8 +40,8 @@ def landing_sensor(
 
     Args:
         stream: the stream.
-        jobs: jobs that the run executes after ingest; the automation condition of others starts them.
-        target: what the run executes instead of the stream's ingest and the jobs, such as an asset group.
+        target: what the run executes, such as an asset group; by default the stream's ingest, and the automation condition of
+            jobs starts them.
         settle: how long a file without a marker must be unchanged to count as whole.
         translator: names the assets.
 
@@ -55,7 +53,7 @@ def landing_sensor(
         >>> landing_sensor(RIDE_POINTS).name
         'ride_points_landed'
     """
-    tables = [f"events.{stream.name}", f"quarantine.{stream.name}", *(one.name for job in jobs for one in job.tables)]
+    tables = (f"events.{stream.name}", f"quarantine.{stream.name}")
     asset = translator.get_asset_key(f"landing.{stream.name}")
     target = target or dg.AssetSelection.assets(*map(translator.get_asset_key, tables))
 

@@ -119,6 +119,8 @@ def _result(spec: dg.AssetCheckSpec, found: Outcome, scope: Scope, address: str 
         description = f"could not be evaluated: {_literal(found.problem)}"
     else:
         description = None if found.success else _violation(found.result)
+    # A browser does not open a file from a page served over http, but people can copy the path.
+    shown = dg.MetadataValue.url if (address or "").startswith("http") else dg.MetadataValue.path
     return dg.AssetCheckResult(
         passed=found.is_good,
         asset_key=spec.asset_key,
@@ -129,7 +131,7 @@ def _result(spec: dg.AssetCheckSpec, found: Outcome, scope: Scope, address: str 
             "evaluated": not found.problem,
             "scope": scope.value,
             **_metadata(found.result),
-            **({"data_docs": _link(address)} if address else {}),
+            **({"data_docs": shown(address)} if address else {}),
         },
     )
 
@@ -182,8 +184,3 @@ def _metadata(found: Mapping[str, Any]) -> dict[str, Any]:
         columns = dg.TableSchema([dg.TableColumn(name) for name in rows[0]])
         metadata["sample"] = dg.MetadataValue.table([dg.TableRecord(row) for row in rows], columns)
     return metadata
-
-
-def _link(address: str) -> dg.MetadataValue:
-    # A browser does not open a file from a page served over http, but people can copy the path.
-    return dg.MetadataValue.url(address) if address.startswith("http") else dg.MetadataValue.path(address)

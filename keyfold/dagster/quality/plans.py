@@ -82,6 +82,9 @@ def _plan(about: str, arguments: _Arguments, rows: pl.LazyFrame, columns: Mappin
     if about == "null":
         bad, missing = pl.col(*columns).is_null(), {}
     else:
+        temporal = [kind.is_temporal() for kind in columns.values()]
+        if any(temporal) and temporal != [True, True]:
+            return None  # Polars compares days with numbers, which GX refuses
         # Polars takes NaN as greater than any number, and as equal to itself.
         not_numbers = [pl.col(name).is_nan() for name, kind in columns.items() if kind.is_float()]
         bad = reduce(or_, not_numbers, says(arguments, *map(pl.col, columns)))

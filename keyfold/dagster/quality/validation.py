@@ -29,8 +29,6 @@ from keyfold.dagster.quality.serialised import (
 KEYS_AT_ONCE = 2_000_000
 """Number of rows whose keys are compared with each other in one pass: 400 MiB at keys of 36 bytes."""
 
-Rows = Sequence[Mapping[str, Any]]
-
 _TIMES = "__times"
 _OF_CONDITIONS = ("row_condition", "condition_parser")
 _NUMBER_OF_ROWS = pl.len().cast(pl.Int64)
@@ -120,7 +118,7 @@ def _count(plans: Mapping[str, Plan]) -> dict[str, dict[str, Any] | Exception]:
     return found
 
 
-def _evaluate(outcome: Outcome, plan: Plan, numbers: dict[str, Any] | Exception) -> Rows:
+def _evaluate(outcome: Outcome, plan: Plan, numbers: dict[str, Any] | Exception) -> Sequence[Mapping[str, Any]]:
     """Fill an outcome with the numbers that were counted; return some of the violating rows."""
     if isinstance(numbers, Exception):
         raise numbers

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 import pytest
 
-from keyfold.dagster.automation.schedules import failed_checks_before, on_checked_events
+from keyfold.dagster.automation.schedules import on_checked_events
 
 FAULTS: set[str] = set()
 """Steps that are to fail, by name."""
@@ -172,17 +172,3 @@ def test_clock_ticks_and_observations_start_nothing(automation):
     assert automation.tick() == set()
     automation.instance.report_runless_asset_event(dg.AssetObservation("events", metadata={"files_after": 1}))
     assert automation.tick() == set()
-
-
-def test_schedules_can_ask_for_the_failed_checks_before_a_job(automation):
-    def failed(asset: str) -> list[str]:
-        return failed_checks_before(automation.instance, DEFINITIONS.get_repository_def(), dg.AssetKey(asset))
-
-    assert failed("summaries") == [], "nothing has run"
-    FAULTS.add("events")
-    automation.run("group")
-    assert failed("summaries") == ["events: every_row_is_accounted_for"]
-    assert failed("side") == [], "its own input has not failed"
-    FAULTS.clear()
-    automation.run("checks_alone")
-    assert failed("summaries") == [], "the check that only warns holds nothing back"

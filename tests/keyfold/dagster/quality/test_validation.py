@@ -3,6 +3,7 @@
 import doctest
 import math
 from copy import deepcopy
+from datetime import date
 from typing import Any
 
 import polars as pl
@@ -210,6 +211,14 @@ def test_rows_with_the_same_key_are_found_in_however_many_passes(keys_at_once: i
     ]
 
 
+def test_a_pass_over_keys_compares_no_more_than_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch):
+    passes, collect = [], pl.LazyFrame.collect
+    monkeypatch.setattr(validation, "KEYS_AT_ONCE", 3)
+    monkeypatch.setattr(pl.LazyFrame, "collect", lambda frame, **how: passes.append(frame) or collect(frame, **how))
+    assert outcome(pl.DataFrame({"id": range(10)}), critical.unique("id", "…")).success
+    assert len(passes) == 4
+
+
 def test_no_more_than_counts_and_a_few_examples_is_ever_collected(monkeypatch: pytest.MonkeyPatch):
     heights = []
 
@@ -245,8 +254,9 @@ LEFT_TO_GX = {
     "regex that Rust lacks": (critical.matches("word", "^(?=a)", "…"), True),
     "median": (critical("expect_column_median_to_be_between", "…", column="whole", min_value=9), False),
     "lengths": (critical("expect_column_value_lengths_to_equal", "…", column="word", value=1), True),
-    "columns": (critical("expect_table_columns_to_match_set", "…", column_set=["whole", "word", "small"]), True),
+    "columns": (critical("expect_table_columns_to_match_set", "…", column_set=["whole", "word", "small", "day"]), True),
     "lost column": (critical("expect_column_to_exist", "…", column="lost"), False),
+    "days in a set of text": (critical.in_set("day", ["2026-01-01"], "…"), True),
 }
 BY_POLARS = {
     "float32": (critical.between("small", "…", max_value=1), True),
@@ -257,8 +267,11 @@ BY_POLARS = {
 
 def test_what_polars_refuses_is_left_to_gx_and_all_outcomes_come_in_the_order_of_the_suite(monkeypatch):
     table = pl.DataFrame(
-        {"whole": [1, 1], "word": ["a", "a"], "small": [1.0, 0.5]}, schema_overrides={"small": pl.Float32}
+        {"whole": [1, 1], "word": ["a", "a"], "small": [1.0, 0.5], "day": [date(2026, 1, 1)] * 2},
+        schema_overrides={"small": pl.Float32},
     )
+    by_number = critical.between("day", "…", min_value=1)
+    assert plan_of(by_number, table.lazy(), table.schema) is None
     asked = []
     monkeypatch.setattr(
         validation, "evaluate_by_gx", lambda *given: asked.append(given[0].expectation) or evaluate_by_gx(*given)
