@@ -4,6 +4,7 @@
 The commands are those of `keyfold --help`, with their arguments and options. A test fails if a page differs from them.
 """
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from keyfold.runs.health import MEANING
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
+# Options that the page tells of once.
+_EVERYWHERE = frozenset({"help", "home", "as_json"})
 _BLOCK = re.compile(r"(<!-- (commands|metrics) -->\n).*?(<!-- end of \2 -->)", re.DOTALL)
 
 
@@ -41,10 +44,9 @@ def _named() -> Iterator[tuple[str, Any]]:
 
 def _section(name: str, command: Any) -> list[str]:
     arguments = [one for one in command.params if one.param_type_name == "argument"]
-    options = [one for one in command.params if one.param_type_name == "option" and one.name != "help"]
+    options = [one for one in command.params if one.param_type_name == "option" and one.name not in _EVERYWHERE]
     usage = " ".join(["keyfold", name, *(_argument(one) for one in arguments), *(["[OPTIONS]"] if options else [])])
-    summary = re.sub(r"\s+", " ", (command.help or "").split("\n\n")[0]).strip()
-    lines = [f"## keyfold {name}", "", f"`{usage}`", "", summary, ""]
+    lines = [f"## keyfold {name}", "", f"`{usage}`", "", inspect.cleandoc(command.help or ""), ""]
     if rows := [_row(one) for one in (*arguments, *options)]:
         lines += ["| argument or option | meaning |", "|---|---|", *rows, ""]
     return lines
@@ -77,8 +79,6 @@ def _kind(one: Any) -> str:
 
 
 def _default(one: Any) -> str:
-    if one.name == "home":
-        return " [default: `KEYFOLD_HOME`, else `.keyfold`]"  # the code's default depends on this process's environment
     plain = isinstance(one.default, str | int | float) and not isinstance(one.default, bool)
     shown = "[default:" not in (one.help or "") and plain and one.default not in ("", ())
     return f" [default: {one.default}]" if shown and not one.required else ""

@@ -86,36 +86,26 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for name in commands():
-            self.add_command(ListedCommand(name))
+        self.commands = dict.fromkeys(commands(), cast(Any, None))
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands by group; those of the project last."""
-        project = [name for name in self.commands if name not in COMMANDS]
-        for group, names in (GROUPS | {"Commands of this project": project}).items():
-            if names:
-                with formatter.section(group):
-                    formatter.write_dl([(name, self.commands[name].get_short_help_str()) for name in names])
-
-
-class ListedCommand(TyperCommand):
-    """Stands for a command in the list of commands; when it is called, it imports the command and calls that."""
-
-    def get_short_help_str(self, limit: int = 0) -> str:
-        """Return the whole summary; click would cut it at the end of a line."""
-        return summary(commands()[str(self.name)])
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Return the context of the imported command, which click runs next."""
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import a command."""
         try:
-            command = load(str(self.name))
+            return load(cmd_name) if cmd_name in self.commands else None
         except KeyfoldError as error:  # a stream's or a job's module is imported here and may be wrong
             # Imported late: `keyfold --help` must not load Rich.
             from keyfold.cli.terminal import print_error  # noqa: PLC0415
 
             print_error(str(error))
             raise typer.Exit(1) from None
-        return command.make_context(info_name, args, parent, **extra)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands by group; those of the project last."""
+        project = {name: target for name, target in commands().items() if name not in COMMANDS}
+        for group, targets in (GROUPS | {"Commands of this project": project}).items():
+            if targets:
+                with formatter.section(group):
+                    formatter.write_dl([(name, summary(target)) for name, target in targets.items()])
 
 
 def load(name: str) -> TyperCommand | TyperGroup:
@@ -124,10 +114,10 @@ def load(name: str) -> TyperCommand | TyperGroup:
     target = getattr(import_module(module), attribute)
     if not isinstance(target, typer.Typer):
         # Imported late: `keyfold --help` must not load Rich.
-        from keyfold.cli.terminal import failures  # noqa: PLC0415
+        from keyfold.cli.options import as_command  # noqa: PLC0415
 
         alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-        alone.command(name)(failures()(target))
+        alone.command(name)(as_command(target))
         target = alone
     return cast(TyperCommand | TyperGroup, typer.main.get_command(target))
 

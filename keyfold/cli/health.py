@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, require_known
-from keyfold.cli.terminal import print_rows, report
+from keyfold.cli.options import known
+from keyfold.cli.terminal import print_rows
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest_journal
 from keyfold.journal import Journal
@@ -28,12 +28,13 @@ LEAST_FREE = 2**30
 
 _WELL = frozenset({"ok", "new", "running"})
 """The other states of a stream or job are `stale`: its last run, or its watermark, is too old; `stalled`: a run has a batch that should
-be done by now; `interrupted`: a run failed, or was killed, within a batch; `damaged`: its journal cannot be read."""
+be done by now; `interrupted`: a run failed, or was killed, within a batch; `damaged`: its journal cannot be read. A disk can be `full`."""
 
 _COLUMNS = ("name", "kind", "state", "last_run", "watermark", "detail")
 
 
 def health(
+    lakehouse: Lakehouse,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="JOB|STREAM", help="The jobs and streams [default: all].")
     ] = None,
@@ -50,27 +51,25 @@ def health(
             help="Write the metrics of these jobs and streams there too, for the node exporter's textfile collector.",
         ),
     ] = None,
-    home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
 ) -> None:
     """Print how up to date streams and jobs are, and the free disk space; the exit code is 1 if anything is not well.
 
     Reads the journals without Spark; runs may continue meanwhile.
     """
     for name in names or ():
-        require_known("job or stream", name, [*project_jobs(), *project_streams()])
-    lakehouse = Lakehouse(home)
+        known("job or stream", name, {**project_jobs(), **project_streams()})
     check_lakehouse_is_there(lakehouse)
     found = list(standings(lakehouse, names, timedelta(hours=stale_after)))
     if textfile is not None:
         _write_metrics(lakehouse, found, textfile)
-    free = free_bytes(lakehouse.home)
-    has_space = free is None or free >= LEAST_FREE
-    is_well = has_space and all(one["state"] in _WELL for one in found)
-    print_rows("health", found, _COLUMNS, as_json=as_json, is_well=is_well, free_bytes=free)
-    if free is not None and not as_json:
-        full = "" if has_space else f": less than {LEAST_FREE / 2**30:g} GiB; make room"
-        report({}, as_json, f"disk: {free / 2**30:,.1f} GiB free{full}")
+    if (free := free_bytes(lakehouse.home)) is not None:
+        detail = f"{free / 2**30:,.1f} GiB free"
+        state = (
+            ("ok", detail) if free >= LEAST_FREE else ("full", f"{detail}, less than {LEAST_FREE / 2**30:g}: make room")
+        )
+        found.append(dict(zip(_COLUMNS, ("disk", "disk", state[0], None, None, state[1]), strict=True)))
+    is_well = all(one["state"] in _WELL for one in found)
+    print_rows("health", found, _COLUMNS, is_well=is_well)
     if not is_well:
         raise typer.Exit(1)
 
@@ -96,16 +95,13 @@ def standings(
         For each its name, kind, state, `last_run` (when a run last looked for events; of a stream, when it committed a batch),
         `watermark` of a job, and as detail what is wrong and what to do.
     """
-    for kind, declared, read in (("stream", project_streams(), _stream), ("job", project_jobs(), _job)):
-        for name in declared:
-            if names and name not in names:
-                continue
-            last_run, watermark = None, None
+    for kind, declared, look in (("stream", project_streams(), _stream), ("job", project_jobs(), _job)):
+        for name in [one for one in declared if not names or one in names]:
             try:
-                last_run, watermark, state, detail = read(lakehouse, name, stale_after)
+                found = look(lakehouse, name, stale_after)
             except KeyfoldError as error:
-                state, detail = "damaged", str(error)
-            yield dict(zip(_COLUMNS, (name, kind, state, last_run, watermark, detail), strict=True))
+                found = "damaged", None, None, str(error)
+            yield dict(zip(_COLUMNS, (name, kind, *found), strict=True))
 
 
 def free_bytes(home: Place) -> int | None:
@@ -114,57 +110,51 @@ def free_bytes(home: Place) -> int | None:
     return None if folder is None else shutil.disk_usage(folder).free
 
 
-_Found = tuple[datetime | None, datetime | None, str, str]
-"""Last run, watermark, state, detail."""
+_Found = tuple[str, datetime | None, datetime | None, str]
+"""State, last run, watermark, detail."""
 
 
 def _stream(lakehouse: Lakehouse, name: str, stale_after: timedelta) -> _Found:
-    journal = ingest_journal(lakehouse, name)
-    work, done = _work(lakehouse.ingest(name), journal), journal.last_done()
-    last_run = done.finished_at if done else None
-    ran = ("new rows were last read", lakehouse.command("ingest", name))
-    return last_run, None, *_judged(*work, last_run, None, ran, stale_after)
+    journal, ran = ingest_journal(lakehouse, name), ("new rows were last read", lakehouse.command("ingest", name))
+    done = journal.last_done()
+    return _judged(lakehouse.ingest(name), journal, done and done.finished_at, None, ran, stale_after)
 
 
 def _job(lakehouse: Lakehouse, name: str, stale_after: timedelta) -> _Found:
-    generation = live_generation(lakehouse, name)
+    generation, ran = live_generation(lakehouse, name), ("the last run was", lakehouse.command("run", name))
     if generation is None:
-        return None, None, "running" if is_held(lakehouse.job(name)) else "new", ""
-    work, done = _work(lakehouse.job(name), generation.journal), generation.journal.last_done()
-    clock, reached = generation.clock(), watermark(generation)
+        return "running" if is_held(lakehouse.job(name)) else "new", None, None, ""
+    done, clock, reached = generation.journal.last_done(), generation.clock(), watermark(generation)
     last_run = max((at for at in (done and done.finished_at, clock and clock.reading.wall) if at), default=None)
     reached = reached if reached and reached > BEGINNING else None
-    ran = ("the last run was", lakehouse.command("run", name))
-    return last_run, reached, *_judged(*work, last_run, reached, ran, stale_after)
-
-
-def _work(folder: Place, journal: Journal[Any, Any]) -> tuple[bool, Sequence[datetime]]:
-    """Whether a run is active, and when its uncommitted batches were planned, oldest first."""
-    # Looked at before and after: a run that ends or begins meanwhile is not an interrupted one.
-    before = is_held(folder)
-    planned = [plan.planned_at for plan in journal.pending()]
-    return before or is_held(folder), planned
+    return _judged(lakehouse.job(name), generation.journal, last_run, reached, ran, stale_after)
 
 
 def _judged(
-    running: bool,
-    planned: Sequence[datetime],
+    folder: Place,
+    journal: Journal[Any, Any],
     last_run: datetime | None,
     reached: datetime | None,
     ran: tuple[str, str],
     stale_after: timedelta,
-) -> tuple[str, str]:
+) -> _Found:
     """Return the state of a stream or job, and what to do."""
-    now, (what, command) = datetime.now(UTC), ran
+    # Looked at before and after: a run that ends or begins meanwhile is not an interrupted one.
+    running, planned, now = is_held(folder), [plan.planned_at for plan in journal.pending()], datetime.now(UTC)
+    running = running or is_held(folder)
+    state, detail = "running" if running else "ok" if last_run else "new", ""
     if planned and not running:
-        return "interrupted", f"a run ended within a batch planned {_age(now - planned[0])} ago: `{command}`"
-    if planned and (now - planned[0]).total_seconds() > STALLED:
-        return "stalled", f"a batch was planned {_age(now - planned[0])} ago and is not done: see the run's log"
-    if reached and now - reached > stale_after:
-        return "stale", f"the watermark is {_age(now - reached)} behind the clock: are there new events?"
-    if last_run and not running and now - last_run > stale_after:
-        return "stale", f"{what} {_age(now - last_run)} ago: does anything start `{command}`?"
-    return "running" if running else "ok" if last_run else "new", ""
+        state, detail = "interrupted", f"a run ended within a batch planned {_age(now - planned[0])} ago: `{ran[1]}`"
+    elif planned and (now - planned[0]).total_seconds() > STALLED:
+        state, detail = (
+            "stalled",
+            f"a batch was planned {_age(now - planned[0])} ago and is not done: see the run's log",
+        )
+    elif reached and now - reached > stale_after:
+        state, detail = "stale", f"the watermark is {_age(now - reached)} behind the clock: are there new events?"
+    elif last_run and not running and now - last_run > stale_after:
+        state, detail = "stale", f"{ran[0]} {_age(now - last_run)} ago: does anything start `{ran[1]}`?"
+    return state, last_run, reached, detail
 
 
 def _age(length: timedelta) -> str:

@@ -1,29 +1,14 @@
 """`keyfold ingest` and `drift`: read files, or the messages of a topic, into a stream's tables; show columns that it does not know."""
 
-from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated
 
 import typer
 
-from keyfold.cli.options import (
-    DEFAULT_HOME,
-    AsJson,
-    Continuous,
-    Every,
-    Home,
-    Metrics,
-    RunnerChoice,
-    require_known,
-    runners_for,
-)
+from keyfold import ingestion
+from keyfold.cli.options import Continuous, Every, Metrics, RunnerChoice, known, runners_for
 from keyfold.cli.terminal import progress_of, report, until_signal, warn
 from keyfold.errors import KeyfoldError, counted
-from keyfold.ingestion import IngestSummary
-from keyfold.ingestion import ingest as ingest_files
-from keyfold.ingestion import rebuild as rebuild_tables
 from keyfold.ingestion.kafka.settings import PREFIX
 from keyfold.ingestion.kafka.topic import OnGap
 from keyfold.ingestion.landing import find_drift, find_landing, landing_folder, newest_files
@@ -33,12 +18,12 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK
 from keyfold.project import project_streams
 from keyfold.runs import ingest_continuously
-from keyfold.storage.place import Place, to_place
-from keyfold.stream import Stream
+from keyfold.storage.place import to_place
 
 
 def ingest(
     stream: Annotated[str, typer.Argument(help=f"One of: {', '.join(project_streams())}.")],
+    lakehouse: Lakehouse,
     source: Annotated[
         str | None,
         typer.Option(
@@ -73,37 +58,31 @@ def ingest(
     every: Every = None,
     metrics: Metrics = None,
     runner: RunnerChoice = None,
-    home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
 ) -> None:
     """Read new files or messages into events.STREAM and quarantine.STREAM."""
-    require_known("stream", stream, project_streams())
-    if rebuild and reread_changed:
-        raise typer.BadParameter("--rebuild reads every file again: omit --reread-changed")
+    declared = known("stream", stream, project_streams())
     continuous = continuous or every is not None or metrics is not None
     if continuous and (rebuild or reread_changed):
         raise typer.BadParameter("a continuous run excludes --rebuild and --reread-changed")
     until_stopped = until_signal(every, metrics) if continuous else {}
-    with ExitStack() as stack:
-        lakehouse, length = Lakehouse(home), timedelta(seconds=settle)
-        landing = find_landing(stream, source, start=start, on_gap=on_gap, anew=topic_anew)
-        if not rebuild:  # a rebuild reads the folders and topics of earlier runs
-            require_landing(lakehouse, project_streams()[stream], landing)
-        runners = stack.enter_context(runners_for(runner, home))
-        show = stack.enter_context(progress_of("ingest"))
-        read, how = (lakehouse, project_streams()[stream], landing), {"on_batch": show, "runners": runners}
+    landing = find_landing(stream, source, start=start, on_gap=on_gap, anew=topic_anew)
+    read = (lakehouse, declared, landing)
+    if not rebuild:  # a rebuild reads the folders and topics of earlier runs
+        require_landing(*read)
+    with runners_for(runner, lakehouse.home) as runners, progress_of("ingest") as show:
+        how = {"settle": timedelta(seconds=settle), "on_batch": show, "runners": runners}
         if rebuild:
-            summary = rebuild_tables(*read, settle=length, **how)
+            summary = ingestion.rebuild(*read, **how)
             warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])
         elif continuous:
-            summary = ingest_continuously(*read, settle=length, **how, **until_stopped)
+            summary = ingest_continuously(*read, **how, **until_stopped)
         else:
-            summary = ingest_files(*read, settle=length, reread_changed=reread_changed, **how)
-        warn(summary.describe())
-        report(asdict(summary), as_json, _ingest_text(summary))
+            summary = ingestion.ingest(*read, reread_changed=reread_changed, **how)
+    warn(summary.describe())
+    report(summary, _ingest_text(summary))
 
 
-def _ingest_text(summary: IngestSummary) -> str:
+def _ingest_text(summary: ingestion.IngestSummary) -> str:
     waiting = f"; {summary.waiting:,} still being written" if summary.waiting else ""
     untimed = f"; {summary.untimed:,} without a time, dated by their arrival" if summary.untimed else ""
     source = summary.source if summary.source.startswith(PREFIX) else counted(summary.files, "file")
@@ -116,33 +95,19 @@ def _ingest_text(summary: IngestSummary) -> str:
 
 def drift(
     stream: Annotated[str, typer.Argument(help="The stream.")],
+    lakehouse: Lakehouse,
     source: Annotated[
         str | None, typer.Option("--from", help="A file, or a folder of files [default: the stream's landing folder].")
     ] = None,
-    home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
 ) -> None:
     """Show the columns that the newest landing files have and a stream does not."""
-    require_known("stream", stream, project_streams())
-    private = bool(project_streams()[stream].private)
-    found = {file: _shown(names, private) for file, names in _drift(project_streams()[stream], source, home).items()}
-    lines = [f"{file.name}: unknown: {', '.join(names)}" for file, names in found.items()]
-    files = {str(file): names for file, names in found.items()}
-    report({"stream": stream, "files": files}, as_json, "\n".join(lines) or f"{stream} has every column")
-
-
-def _shown(names: Sequence[str], private: bool) -> Sequence[str]:
-    """Return column names of a file; only their number if the stream has private columns.
-
-    In a file without a header, the first row's values are taken for names and may be private.
-    """
-    return [f"({len(names):,} not shown: {MASK})"] if private and names else names
-
-
-def _drift(stream: Stream, source: str | None, home: str) -> dict[Place, tuple[str, ...]]:
-    place = to_place(source) if source is not None else landing_folder(Lakehouse(home), stream.name)
-    if place.is_dir():
-        return find_drift(stream, newest_files(stream, place))
-    if source is None or not place.exists():
+    declared = known("stream", stream, project_streams())
+    place = to_place(source) if source is not None else landing_folder(lakehouse, stream)
+    if not place.exists():
         raise KeyfoldError(f"{place} does not exist: give a file, or a folder of files, with --from")
-    return find_drift(stream, [place])
+    found = find_drift(declared, newest_files(declared, place) if place.is_dir() else [place])
+    if declared.private:
+        # In a file without a header, the first row's values are taken for names.
+        found = {file: [f"({len(names):,} not shown: {MASK})"] for file, names in found.items()}
+    files = {str(file): names for file, names in found.items()}
+    report({"stream": stream, "files": files}, None if files else f"{stream} has every column")

@@ -1,16 +1,20 @@
-"""Options that several commands share, and checks of what they are given."""
+"""Make functions commands; and options that several commands share, with checks of what they are given."""
 
-from collections.abc import Collection
+import inspect
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Annotated
+from inspect import Parameter
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+from keyfold.cli.terminal import AS_JSON, failures
 from keyfold.journal.clock import LOOK_EVERY
+from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Choice, Runners
 from keyfold.storage.reachable import check_reachable
 
-DEFAULT_HOME = ".keyfold"
+T = TypeVar("T")
 
 Home = Annotated[
     str,
@@ -20,7 +24,7 @@ Home = Annotated[
         help="The lakehouse directory, with tables, journals and state: a folder, or the URL of one in a bucket (s3://, gs://, az://).",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a summary as one line of JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a line of JSON for programs.")]
 Parameters = Annotated[
     list[str] | None, typer.Option("--param", help="A job parameter as name=value; may be repeated.")
 ]
@@ -57,50 +61,68 @@ Metrics = Annotated[
 ]
 
 
-def given_pairs(option: str, given: list[str] | None) -> dict[str, str]:
-    """Parse the values of an option, each `name=value`; of several for one name, the last counts."""
-    return {name: values[-1] for name, values in given_values(option, given or [], "name").items()}
+def as_command(function: Callable[..., None]) -> Callable[..., None]:
+    """Make a function a command: it takes `--json`, which what it prints follows, and prints an error as one message.
+
+    A parameter `lakehouse` becomes the option `--home`.
+    """
+    declared = inspect.signature(function).parameters
+    taken = {name: one.replace(kind=Parameter.KEYWORD_ONLY) for name, one in declared.items() if name != "lakehouse"}
+    if "lakehouse" in declared:
+        taken["home"] = Parameter("home", Parameter.KEYWORD_ONLY, default=".keyfold", annotation=Home)
+    taken["as_json"] = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
+
+    def command(*, as_json: bool, **given: Any) -> None:
+        token = AS_JSON.set(as_json)
+        try:
+            with failures():
+                if "lakehouse" in declared:
+                    given["lakehouse"] = Lakehouse(given.pop("home"))
+                function(**given)
+        finally:
+            AS_JSON.reset(token)
+
+    command.__doc__, command.__name__ = function.__doc__, function.__name__
+    command.__signature__ = inspect.Signature(list(taken.values()))  # type: ignore[attr-defined]
+    command.__annotations__ = {name: one.annotation for name, one in taken.items()}
+    return command
 
 
-def given_values(option: str, given: list[str], what: str = "column") -> dict[str, list[str]]:
-    """Parse the values of an option, each `column=value`, into the values of each column."""
-    values: dict[str, list[str]] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name or not (value or what == "name"):
-            raise typer.BadParameter(f"{option} {text!r}: write it as {what}=value")
-        values.setdefault(name.strip(), []).append(value.strip() if what == "name" else value)
-    return values
+def given_pairs(option: str, given: list[str] | None) -> list[tuple[str, str]]:
+    """Parse the values of an option, each `name=value`. In a dictionary of them, the last value of a name counts."""
+    for text in given or ():
+        if not text.partition("=")[0].strip() or "=" not in text:
+            raise typer.BadParameter(f"{option} {text!r}: write it as name=value")
+    return [(name.strip(), value) for name, _, value in (text.partition("=") for text in given or ())]
 
 
-def require_known(kind: str, name: str, known: Collection[str]) -> None:
-    """Check that a name is known.
+def known(kind: str, name: str, among: Mapping[str, T]) -> T:
+    """Return the value of a name.
 
     Args:
         kind: what the name stands for, in the singular.
-        known: all known names.
+        name: the name.
+        among: the values of all names.
 
     Raises:
         typer.BadParameter: the name is unknown. The message suggests the closest name and lists all.
     """
-    if name in known:
-        return
-    near = get_close_matches(name, known, n=1)
+    if name in among:
+        return among[name]
+    near = get_close_matches(name, among, n=1)
     hint = f"Did you mean {near[0]!r}? " if near else ""
-    raise typer.BadParameter(f"no {kind} {name!r}. {hint}Known: {', '.join(known) or 'none'}")
+    raise typer.BadParameter(f"no {kind} {name!r}. {hint}Known: {', '.join(among) or 'none'}")
 
 
-def runners_for(choice: str | None, *places: object) -> Runners:
+def runners_for(choice: str | None, place: object = None) -> Runners:
     """Return the runners of a command; Spark is started when work first needs it.
 
     Args:
         choice: the option `--runner`; None for the environment's.
-        places: what the command reads and writes. A bucket is checked before the seconds that Spark takes to start.
+        place: what the command reads and writes. A bucket is checked before the seconds that Spark takes to start.
 
     Raises:
         KeyfoldError: a setting is wrong, or a bucket cannot be reached.
     """
-    runners = Runners.from_environment(choice)
-    for place in places:
-        check_reachable(place)
-    return runners
+    check_reachable(place)
+    return Runners.from_environment(choice)

@@ -2,33 +2,33 @@
 
 import sys
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, runners_for
-from keyfold.cli.state_jobs import job_or_name
+from keyfold.cli.options import known, runners_for
 from keyfold.cli.terminal import print_rows, report
 from keyfold.errors import Misconfigured
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
+from keyfold.project import jobs_if_any
 from keyfold.state.reading.export import Format, write_state
 from keyfold.state.reading.reader import jobs_with_state, read_state
 from keyfold.state.reading.state_rows import RowSource
 from keyfold.state.reading.state_statistics import list_state, state_statistics
 from keyfold.state.rows.lines import json_lines
-from keyfold.storage.reachable import check_reachable
 
 Generation = Annotated[
     str | None, typer.Option("--generation", metavar="G", help="A generation or a branch [default: the live one].")
 ]
 Batch = Annotated[int | None, typer.Option("--batch", min=0, help="A retained batch [default: the last].")]
-
-
 To = Annotated[str | None, typer.Option(metavar="PATH", help="Write to this folder or URL [default: the terminal].")]
+Style = Annotated[Format, typer.Option("--format", help="How to write the rows; parquet is for --to.")]
 
 
 def read(
     job: Annotated[str, typer.Argument(help="The job whose state to read.")],
+    lakehouse: Lakehouse,
     batch: Batch = None,
     generation: Generation = None,
     key: Annotated[
@@ -36,15 +36,11 @@ def read(
         typer.Option(metavar="K", help="Only this key; a JSON object if it has several columns. May be repeated."),
     ] = None,
     to: To = None,
-    style: Annotated[Format, typer.Option("--format", help="How to write the rows; parquet is for --to.")] = "jsonl",
-    home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
+    style: Style = "jsonl",
 ) -> None:
     """Read the rows of a job's state: print them, or write them to files."""
-    check_reachable(home)
-    lakehouse = Lakehouse(home)
-    keyed_job = job_or_name(lakehouse, job, generation)
-    _show(read_state(lakehouse, keyed_job, generation=generation, batch=batch, keys=key or []), to, style, as_json)
+    one = known("job", job, all_jobs(lakehouse))
+    _show(read_state(lakehouse, one, generation=generation, batch=batch, keys=key or []), to, style)
 
 
 def checkpoint(
@@ -56,56 +52,52 @@ def checkpoint(
     operator: Annotated[int | None, typer.Option(min=0, help="The operator, if several have the part.")] = None,
     batch: Batch = None,
     to: To = None,
-    style: Annotated[
-        Literal["jsonl", "parquet"], typer.Option("--format", help="How to write the rows; parquet is for --to.")
-    ] = "jsonl",
-    as_json: AsJson = False,
+    style: Style = "jsonl",
 ) -> None:
     """Read the rows of state in a checkpoint of any Spark query, on Spark: print them, or write them to files."""
     from keyfold.session.spark_checkpoint import read_checkpoint  # noqa: PLC0415 - imports pyspark
 
     with runners_for(None) as runners:
-        _show(read_checkpoint(runners.session, path, part, operator=operator, batch=batch), to, style, as_json)
+        _show(read_checkpoint(runners.session, path, part, operator=operator, batch=batch), to, style)
 
 
-def listing(
-    job: Annotated[str | None, typer.Argument(help="Only this job.")] = None,
-    home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
-) -> None:
+def list_(lakehouse: Lakehouse, job: Annotated[str | None, typer.Argument(help="Only this job.")] = None) -> None:
     """List jobs with their generations, branches and retained batches."""
-    lakehouse = Lakehouse(home)
     names = [job] if job else jobs_with_state(lakehouse)
     found = [asdict(one) for name in names for one in list_state(lakehouse, name)]
     rows = [
         one | {"batches": " to ".join(map(str, one["retained"][:: max(len(one["retained"]) - 1, 1)]))} for one in found
     ]
     columns = ("job", "generation", "role", "batches", "open_events", "bytes", "key", "watermark")
-    print_rows("generations", rows, columns, as_json=as_json)
+    print_rows("generations", rows, columns)
 
 
 def stats(
     job: Annotated[str, typer.Argument(help="The job.")],
+    lakehouse: Lakehouse,
     batch: Batch = None,
     generation: Generation = None,
-    home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
 ) -> None:
     """Print statistics of a job's state: rows, keys, bytes, skew over key groups, timers."""
-    check_reachable(home)
-    lakehouse = Lakehouse(home)
-    keyed_job = job_or_name(lakehouse, job, generation)
-    rows = read_state(lakehouse, keyed_job, generation=generation, batch=batch)
-    report(asdict(state_statistics(lakehouse, rows)), as_json)
+    rows = read_state(lakehouse, known("job", job, all_jobs(lakehouse)), generation=generation, batch=batch)
+    report(state_statistics(lakehouse, rows))
 
 
-def _show(rows: RowSource, to: str | None, style: Format, as_json: bool) -> None:
+def _show(rows: RowSource, to: str | None, style: Format) -> None:
     """Write rows to files, or print them."""
     if to is not None:
-        made = write_state(rows, to, style)
-        report(asdict(made), as_json)
-        return
-    if style == "parquet":
+        report(write_state(rows, to, style))
+    elif style == "keyed-json" and not rows.key:
+        raise Misconfigured(
+            "--format keyed-json: a checkpoint does not say which of its columns are the key; give jsonl"
+        )
+    elif style == "parquet":
         raise Misconfigured("--format parquet writes files: give their folder with --to")
-    for frame in rows.frames():
-        sys.stdout.writelines(f"{line}\n" for line in json_lines(frame, rows.key, style))
+    else:
+        for frame in rows.frames():
+            sys.stdout.writelines(f"{line}\n" for line in json_lines(frame, rows.key, style))
+
+
+def all_jobs(lakehouse: Lakehouse) -> dict[str, KeyedJob | str]:
+    """Return the jobs of the project, and the names of those that the lakehouse has state of and the project no longer has."""
+    return {**{name: name for name in jobs_with_state(lakehouse)}, **jobs_if_any()}

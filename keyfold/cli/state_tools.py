@@ -9,25 +9,21 @@ from typing import Annotated, Any, cast
 import polars as pl
 import typer
 
-from keyfold.cli.options import DEFAULT_HOME, AsJson, Home, Parameters, given_pairs, runners_for
-from keyfold.cli.state_jobs import build_live_job, require_lakehouse
+from keyfold.cli.options import Parameters, given_pairs, known, runners_for
 from keyfold.cli.terminal import progress_of, report, usage_faults
 from keyfold.errors import Misconfigured
+from keyfold.keyed.generation.configured import live_parameters
+from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
 from keyfold.runs.chains import consumers_of, promote_with_consumers
 from keyfold.runs.jobs import JobRun, own_parameters, run_summary
-from keyfold.state.changing import promoting
+from keyfold.state.changing import editing, moving, promoting
 from keyfold.state.changing.audit import Author
-from keyfold.state.changing.editing import Edit, edit_state
-from keyfold.state.changing.moving import move as move_state
-from keyfold.state.changing.moving import plan_change
-from keyfold.state.changing.promoting import try_job
 from keyfold.state.differences import Counts
-from keyfold.state.making.bootstrap import Bootstrap, ReadFrom
-from keyfold.state.making.bootstrap import bootstrap as seed_state
+from keyfold.state.making import bootstrap as seeding
 from keyfold.times import parse_time
 
 _SHOWN = 5
@@ -44,9 +40,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Report what would chang
 
 
 @contextmanager
-def working(home: str, what: str) -> Iterator[dict[str, Any]]:
-    """Yield the arguments `options` and `runners` of a tool, whose progress is shown."""
-    with runners_for(None, home) as runners, progress_of(what) as report_progress:
+def working(lakehouse: Lakehouse, what: str) -> Iterator[dict[str, Any]]:
+    """Yield the arguments `options` and `runners` of a tool, whose progress is shown, in a folder that is a lakehouse."""
+    require_lakehouse(lakehouse)
+    with runners_for(None, lakehouse.home) as runners, progress_of(what) as report_progress:
         yield {"options": RunOptions(on_batch=lambda progress, _: report_progress(progress)), "runners": runners}
 
 
@@ -58,6 +55,7 @@ def author_of(who: str | None, why: str) -> Author:
 
 def bootstrap(
     job: Job,
+    lakehouse: Lakehouse,
     source: Annotated[
         str,
         typer.Option("--from", metavar="TABLE|PATH", help="A table, or Delta, Parquet, CSV or JSON lines."),
@@ -81,55 +79,45 @@ def bootstrap(
             help="Version of the event table up to which the state contains the events [default: what the live generation has read].",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, count and show; change nothing.")] = False,
+    dry_run: DryRun = False,
     param: Parameters = None,
-    home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
 ) -> None:
     """Seed a new generation of a job from a table; the next run continues from it."""
     with usage_faults():
         at, version = parse_time("--watermark", watermark), _version(from_version)
-        wanted = Bootstrap(source, given_pairs("--map", mapping), at, version)
-    lakehouse, keyed_job = _opened(home, job, param)
-    with working(home, job) as how:
-        seeded = seed_state(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
-    report({**asdict(seeded), "dry_run": dry_run}, as_json)
+        wanted = seeding.Bootstrap(source, dict(given_pairs("--map", mapping)), at, version)
+    keyed_job = build_live_job(lakehouse, job, param)
+    with working(lakehouse, job) as how:
+        seeded = seeding.bootstrap(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
+    report(seeded, dry_run=dry_run)
 
 
 def move(
     job: Job,
+    lakehouse: Lakehouse,
     param: Parameters = None,
     partitions: Partitions = None,
-    home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
 ) -> None:
     """Move a job's state and tables into a new generation that fits the job's present schemas and parameters."""
-    lakehouse, keyed_job = _opened(home, job, param)
-    with working(home, job) as how:
-        moved = move_state(lakehouse, keyed_job, partitions, runners=how["runners"])
-    summary = {
-        "job": job,
-        "generation": moved.generation.name,
-        "state_rows_before": moved.rows_before,
-        "state_rows": moved.rows,
-        "table_rows": moved.table_rows,
-    }
-    report(summary, as_json)
+    keyed_job = build_live_job(lakehouse, job, param)
+    with working(lakehouse, job) as how:
+        moved = moving.move(lakehouse, keyed_job, partitions, runners=how["runners"])
+    rows = {"state_rows_before": moved.rows_before, "state_rows": moved.rows, "table_rows": moved.table_rows}
+    report({"job": job, "generation": moved.generation.name, **rows})
 
 
 def plan(
     job: Job,
+    lakehouse: Lakehouse,
     param: Parameters = None,
     partitions: Partitions = None,
-    home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
 ) -> None:
     """Report what a changed job needs before it runs: nothing, a state move, or a full refresh.
 
     Changes in the code of the step are not examined: `keyfold try` shows their effect.
     """
-    lakehouse, keyed_job = _opened(home, job, param)
-    found, own = plan_change(lakehouse, keyed_job, partitions), own_parameters(lakehouse, keyed_job)
+    keyed_job = build_live_job(lakehouse, job, param)
+    found, own = moving.plan_change(lakehouse, keyed_job, partitions), own_parameters(lakehouse, keyed_job)
     given = [word for one in param or () for word in ("--param", one)]
     number = [] if partitions is None else ["--partitions", str(partitions)]
     refresh = lakehouse.command("run", job, "--full-refresh", *given)
@@ -139,11 +127,12 @@ def plan(
         "refresh": f"{lakehouse.command('try', job, 'BRANCH', *given)} to see what would change; {refresh}",
     }
     live = {name: now for name, (now, _) in own.items()}
-    report({**asdict(found), "live_parameters": live, "next": following[found.verdict]}, as_json)
+    report(found, live_parameters=live, next=following[found.verdict])
 
 
 def edit(
     job: Job,
+    lakehouse: Lakehouse,
     why: Why,
     key: Annotated[
         list[str],
@@ -156,43 +145,40 @@ def edit(
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the keys' state.")] = False,
     dry_run: DryRun = False,
-    home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
 ) -> None:
     """Correct or remove the state of named keys, by a batch of its own in the job's journal."""
     if bool(corrections) == remove:
         raise typer.BadParameter("give either --set COLUMN=EXPR or --remove")
-    wanted = Edit(tuple(key), given_pairs("--set", corrections), author_of(who, why))
-    lakehouse, keyed_job = _opened(home, job)
-    with working(home, job) as how:
-        edited = edit_state(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
+    wanted = editing.Edit(tuple(key), dict(given_pairs("--set", corrections)), author_of(who, why))
+    keyed_job = build_live_job(lakehouse, job)
+    with working(lakehouse, job) as how:
+        edited = editing.edit_state(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
     rows = {"before": edited.rows_before, "after": edited.rows_after}
-    report({"job": job, **rows, "batch": edited.batch, "dry_run": dry_run}, as_json)
+    report({"job": job, **rows}, batch=edited.batch, dry_run=dry_run)
 
 
 def try_(
     job: Job,
+    lakehouse: Lakehouse,
     branch: Branch,
     param: Parameters = None,
     since: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Read events from this time on.")] = None,
     until: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Read events before this time.")] = None,
-    home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
 ) -> None:
     """Run a changed job over history into a branch, and compare its tables with the live ones."""
     with usage_faults():
         span = {"since": parse_time("--since", since), "until": parse_time("--until", until)}
-    lakehouse, keyed_job = _opened(home, job, param)
-    with working(home, job) as how:
-        trial = try_job(lakehouse, keyed_job, branch, **span, **how)
+    keyed_job = build_live_job(lakehouse, job, param)
+    with working(lakehouse, job) as how:
+        trial = promoting.try_job(lakehouse, keyed_job, branch, **span, **how)
         tables = {name: compared(one.summary(), one.first_rows(_SHOWN)) for name, one in trial.tables.items()}
-    following = lakehouse.command("promote", job, branch)
     summary = {"job": job, "branch": branch, "live": trial.live, "events": trial.run.counts.events}
-    report({**summary, "tables": tables, "next": following}, as_json)
+    report(summary, tables=tables, next=lakehouse.command("promote", job, branch))
 
 
 def promote(
     job: Job,
+    lakehouse: Lakehouse,
     branch: Annotated[str, typer.Argument(help="A branch that `keyfold try` wrote.")],
     with_consumers: Annotated[
         bool,
@@ -201,34 +187,48 @@ def promote(
             help="Also refresh the jobs that read this job's tables, in order; all become live in one step.",
         ),
     ] = False,
-    home: Home = DEFAULT_HOME,
-    as_json: AsJson = False,
 ) -> None:
     """Make a branch the live generation; the next run continues from it."""
-    lakehouse, _ = _opened(home, job)
-    summary: dict[str, Any] = {"job": job, "branch": branch}
+    build_live_job(lakehouse, job)
     runs = list[JobRun]()
     if with_consumers:
-        with working(home, job) as how:
+        with working(lakehouse, job) as how:
             consumers = consumers_of(lakehouse, job, project_jobs())
             live, runs = promote_with_consumers(lakehouse, job, branch, consumers, **how)
-        summary["consumers"] = [run_summary(one) for one in runs]
     else:
         live = promoting.promote(lakehouse, job, branch)
-    report({**summary, "generation": live.name}, as_json)
+    report({"job": job, "branch": branch, "generation": live.name}, consumers=[run_summary(one) for one in runs])
 
 
-def _opened(home: str, job: str, given: list[str] | None = None) -> tuple[Lakehouse, KeyedJob]:
-    """Return the lakehouse, and the job with the given parameters beside those of its live generation."""
-    lakehouse = Lakehouse(home)
-    keyed_job = build_live_job(lakehouse, job, given_pairs("--param", given))
+def build_live_job(lakehouse: Lakehouse, name: str, given: list[str] | None = None) -> KeyedJob:
+    """Build the job with the given parameters (`name=value`); the others are those of its live generation.
+
+    Raises:
+        typer.BadParameter: the project has no such job, or a parameter's value is invalid.
+        KeyfoldError: the live generation is missing.
+    """
+    declared, born_with = known("job", name, project_jobs()), live_parameters(lakehouse, name)
+    with usage_faults():
+        built = build_job(declared, dict(given_pairs("--param", given)), born_with)
     require_lakehouse(lakehouse)
-    return lakehouse, keyed_job
+    return built
 
 
-def _version(text: str | None) -> ReadFrom | None:
+def require_lakehouse(lakehouse: Lakehouse) -> None:
+    """Check that there is a lakehouse, before a lock or anything else is made in a folder that is none.
+
+    Raises:
+        Misconfigured: the folder has neither events nor jobs.
+    """
+    if not any(True for kind in ("events", "jobs") for _ in lakehouse.home.glob(f"{kind}/*")):
+        raise Misconfigured(
+            f"{lakehouse.home} is no lakehouse: it has neither events nor jobs; correct KEYFOLD_HOME or --home, or ingest first"
+        )
+
+
+def _version(text: str | None) -> seeding.ReadFrom | None:
     if text is None or text in ("latest", "start"):
-        return cast(ReadFrom | None, text)
+        return cast(seeding.ReadFrom | None, text)
     if not text.isdigit():
         raise Misconfigured(f"--from-version is {text!r}; give a version's number, latest or start")
     return int(text)

@@ -7,11 +7,14 @@ text. All of them are printed as plain characters.
 import json
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TextIO, cast
 from unicodedata import category
 
 import typer
@@ -27,13 +30,23 @@ from keyfold.storage.remote_path import StoreError
 from keyfold.storage.store_failures import failure_of_store
 from keyfold.times import BEGINNING, to_iso
 
+AS_JSON = ContextVar("as_json", default=False)
+"""Whether this process prints for programs (`--json`)."""
 
-def report(summary: Mapping[str, Any], as_json: bool, text: str | None = None) -> None:
-    """Print a summary as one line of JSON; or for people as text, by default each of its values below its name."""
-    if as_json:
+
+def report(made: object, text: str | None = None, **more: Any) -> None:
+    """Print what a command made, a mapping or a dataclass, with more values.
+
+    As one line of JSON with `--json`; else as text, by default each of its values below its name.
+    """
+    summary = {**(made if isinstance(made, Mapping) else asdict(cast(Any, made))), **more}
+    if AS_JSON.get():
         print(json.dumps(summary, default=_as_json))
     else:
         Console().print(message("\n".join(_facts(summary)) if text is None else text), soft_wrap=True)
+
+
+_WIDTH_OF_NO_TERMINAL = 100_000
 
 
 def _facts(summary: Mapping[str, Any], indent: str = "") -> Iterator[str]:
@@ -54,22 +67,21 @@ def _facts(summary: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield f"{label} {_text(rows)}"
 
 
-def print_rows(
-    kind: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, **about: Any
-) -> None:
-    """Print rows as a table, or as one line of JSON below the name of their kind."""
-    if as_json:
-        report({**about, kind: rows}, as_json, "")
-        return
-    shown = Table(
-        *(Column(name.replace("_", " "), no_wrap=number == 0) for number, name in enumerate(columns)),
-        box=None,
-        header_style="bold",
-        pad_edge=False,
-    )
+def print_rows(kind: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], **about: Any) -> None:
+    """Print rows as a table; or, with `--json`, all of their values as one line below the name of their kind."""
+    if AS_JSON.get():
+        report({**about, kind: rows})
+    else:
+        shown = [[cell(_text(row[name])) for name in columns] for row in rows]
+        print_table([name.replace("_", " ") for name in columns], shown, sys.stdout)
+
+
+def print_table(names: Sequence[str], rows: Iterable[Sequence[Text]], to: TextIO) -> None:
+    """Write rows below the names of their columns. A terminal wraps lines; a file or a pipe gets every value whole."""
+    shown = Table(*(Column(cell(name)) for name in names), box=None, header_style="bold", pad_edge=False)
     for row in rows:
-        shown.add_row(*(cell(_text(row[name])) for name in columns))
-    Console().print(shown)
+        shown.add_row(*row)
+    Console(file=to, width=None if to.isatty() else _WIDTH_OF_NO_TERMINAL).print(shown)
 
 
 def _text(value: Any) -> str:
@@ -82,13 +94,8 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, datetime):
-        return plain_time(value) if value > BEGINNING else "not set"
+        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if value > BEGINNING else "not set"
     return "" if value is None else " ".join(str(value).split())
-
-
-def plain_time(moment: datetime) -> str:
-    """Return a time for people, in UTC and whole seconds."""
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from keyfold.cli.options import AsJson
 from keyfold.cli.terminal import report
 from keyfold.errors import Misconfigured
 from keyfold.storage.place import local_path, to_place
@@ -21,7 +20,6 @@ def simulate(
     size: Annotated[int | None, typer.Option("--size", min=1, help=f"How many {_SIZES}.")] = None,
     hours: Annotated[float | None, typer.Option("--hours", help="Span of event time.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Same seed and start, same bytes.")] = 0,
-    as_json: AsJson = False,
 ) -> None:
     """Write files of simulated events: out of order, duplicated, late, malformed, incomplete."""
     if stream not in SIMULATORS:
@@ -29,4 +27,4 @@ def simulate(
     if (folder := local_path(to_place(to))) is None:
         raise Misconfigured(f"--to {to}: simulated files are written to a folder; copy them from there to a bucket")
     made = simulate_stream(stream, folder, size=size, seed=seed, hours=hours)
-    report(asdict(made), as_json, f"{made.rows:,} rows of {made.size:,} {SIMULATORS[stream].counted} in {to}")
+    report(asdict(made), f"{made.rows:,} rows of {made.size:,} {SIMULATORS[stream].counted} in {to}")

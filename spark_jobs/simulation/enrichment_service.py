@@ -19,7 +19,6 @@ from typing import Annotated, Any, Self
 import typer
 
 from keyfold import KeyfoldError
-from keyfold.cli.options import AsJson
 from keyfold.cli.terminal import report, stop_on_signal
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, MAX_EVENTS
 
@@ -240,13 +239,12 @@ def demo_service(
     failure_rate: Annotated[
         float, typer.Option(min=0, max=1, help="Share of calls, and of events, that fail and may be tried again.")
     ] = 0,
-    as_json: AsJson = False,
 ) -> None:
     """Serve the demo service that batched_enrichment calls, until interrupted; then print its statistics."""
     stop = stop_on_signal()
     with DemoService(host, port, failure_rate=failure_rate) as service:
-        report({"service": service.url}, as_json, f"{service.url} accepts events; Ctrl-C ends it")
+        report({"service": service.url}, f"{service.url} accepts events; Ctrl-C ends it")
         sys.stdout.flush()
         stop.wait()
     stats = service.stats()
-    report(stats, as_json, ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in stats.items()))
+    report(stats, ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in stats.items()))

@@ -62,7 +62,7 @@ SCENES = {
     "branch and promotion": Scene((("try", "totals", "again"), ("promote", "totals", "again")), before=WORK),
     "rebuild": Scene(((*INGEST, "--rebuild"), *FULL_REFRESH), after=FULL_REFRESH),
     "erasure": Scene(
-        (("erase", "clicks", "--where", "user=bob", "--confirm", "clicks", "--why", "asked for"),),
+        (("erase", "clicks", "--where", "user=bob", "--yes", "--why", "asked for"),),
         before=TO_THE_END,
         erased="bob",
     ),

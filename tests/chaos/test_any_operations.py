@@ -146,7 +146,7 @@ class AnyOperations(RuleBasedStateMachine):
 
     @rule(user=USERS)
     def erase(self, user: str) -> None:
-        if self._does("erase", "clicks", "--where", f"user={user}", *WHY, "--confirm", "clicks"):
+        if self._does("erase", "clicks", "--where", f"user={user}", *WHY, "--yes"):
             gone = {number for number, click in self.events.items() if click[0] == user}
             self.erased |= gone
             self.events = {number: click for number, click in self.events.items() if number not in gone}

@@ -12,7 +12,6 @@ import typer
 from keyfold.cli.new.files import example_rows, job_of, project_files, stream_files, stream_of, write_files
 from keyfold.cli.new.names import check_name
 from keyfold.cli.new.sample import propose
-from keyfold.cli.options import AsJson
 from keyfold.cli.terminal import report, usage_faults
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
@@ -35,7 +34,6 @@ def new(
     sample: Annotated[Path | None, Sample] = None,
     time: Time = None,
     key: Key = None,
-    as_json: AsJson = False,
 ) -> None:
     """Write a project that runs: a stream as in a sample file (default: an example), its job, checks and tests."""
     root = folder.expanduser().resolve()
@@ -49,7 +47,7 @@ def new(
     if sample is None:
         sample = root / "sample" / f"{name}.ndjson"
         write_files(root, {sample.relative_to(root): example_rows()})
-    _write(root, name, "new", sample, (time, key), project_files(name), following, as_json=as_json)
+    _write(root, name, "new", sample, (time, key), project_files(name), following)
 
 
 def add(
@@ -57,7 +55,6 @@ def add(
     sample: Annotated[Path, Sample],
     time: Time = None,
     key: Key = None,
-    as_json: AsJson = False,
 ) -> None:
     """Add a stream as in a sample file to the project, with its job, checks and tests."""
     with usage_faults():
@@ -67,7 +64,7 @@ def add(
             raise KeyfoldError(f"a {what} named {one!r} exists; choose another name")
     commands = (f"python -m pytest tests/test_{name}.py", f"keyfold ingest {name} --from FOLDER")
     following = [*commands, f"keyfold run {job_of(name)}"]
-    _write(project_folder(), name, "add", sample, (time, key), {}, following, as_json=as_json)
+    _write(project_folder(), name, "add", sample, (time, key), {}, following)
 
 
 def _write(
@@ -78,8 +75,6 @@ def _write(
     chosen: tuple[str | None, str | None],
     texts: Mapping[Path, str],
     following: list[str],
-    *,
-    as_json: bool,
 ) -> None:
     """Write the files of the stream and its job with the others, and report them."""
     proposal = propose(sample, *chosen)
@@ -100,7 +95,7 @@ def _write(
         "files": [str(path) for path in texts],
         "next": following,
     }
-    report(summary, as_json)
+    report(summary)
 
 
 def _try(texts: Mapping[Path, str], name: str, sample: Path) -> tuple[int, list[str]]:

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 import spark_jobs
 from keyfold.cli.app import COMMANDS, GROUPS, app, load, summary
-from keyfold.cli.show import print_table
-from keyfold.cli.terminal import cell, message, print_error, report, visible, warn
+from keyfold.cli.show import show_table
+from keyfold.cli.terminal import AS_JSON, cell, message, print_error, report, visible, warn
 from keyfold.times import BEGINNING
 from spark_jobs.simulation import simulate
 
@@ -121,7 +121,9 @@ class Terminal(io.StringIO):
 def test_hostile_values_neither_break_nor_hide_the_rows_of_a_table_and_command_no_terminal(tmp_path, to, as_json):
     pl.DataFrame({"raw": HOSTILE, "models": [[one] for one in HOSTILE]}).write_delta(str(tmp_path / "table"))
     shown = to()
-    print_table(tmp_path / "table", None, shown, as_json=as_json)
+    token = AS_JSON.set(as_json)
+    show_table(tmp_path / "table", None, shown)
+    AS_JSON.reset(token)
     text = shown.getvalue()
     if as_json and to is Terminal:
         assert visible(text, keep="\n") == text
@@ -136,7 +138,7 @@ def test_hostile_values_neither_break_nor_hide_the_rows_of_a_table_and_command_n
 
 def test_messages_of_every_kind_are_text(capsys):
     for text in HOSTILE:
-        report({}, as_json=False, text=text)
+        report({}, text)
         warn([text])
         print_error(text)
         told = capsys.readouterr()
@@ -150,7 +152,7 @@ def test_a_summary_is_its_values_below_their_names_and_nothing_of_what_is_empty(
     empty = {"none": None, "text": "", "list": [], "rows_of": {}}
     nested = {"tables": {"late.job": {"added": 0, "columns": {"a_b": 2}}}}
     listed = {"key": ("a", "b"), "next": ["do this", "then"], "samples": pl.DataFrame({"at": [at], "n": [1]})}
-    report({**plain, **empty, **nested, **listed}, as_json=False)
+    report({**plain, **empty, **nested, **listed})
     assert capsys.readouterr().out.splitlines() == [
         *(
             "job: \\x1b[2J",
@@ -199,4 +201,4 @@ def test_ingest_says_in_one_line_that_the_home_cannot_be_written_to(home, tmp_pa
 
 def test_what_only_reads_works(home):
     run = on_a_read_only(home, "journal", "ride_summaries")
-    assert (run.returncode, run.stdout) == (0, "ride_summaries: no batch yet\n"), run.stderr
+    assert (run.returncode, run.stdout) == (0, "batch  planned at  seconds  read  made\n"), run.stderr

@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.building import build_job
 from keyfold.runs import run
@@ -61,7 +60,6 @@ def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):
         (("run", "ride_summaries", "--param", "timeout=soon"), "timeout='soon'"),
         (("run", "ride_summaries", "--param", "timeout=1h", "--param", "timeout=late"), "timeout='late'"),
         (("run", "ride_summaries", "--param", "patience=1h"), "patience"),
-        (("run", "ride_summaries", "--batch-mib", "0"), "--batch-mib"),
         (("run", "ride_summaries", "--advance-to", "noon"), "--advance-to is 'noon'; give an ISO 8601 time"),
         (("run", "ride_summaries", "--continuous", "--full-refresh"), "a continuous run excludes"),
         (("run", "ride_summaries", "--every", "1", "--with-consumers"), "a continuous run excludes"),
@@ -89,19 +87,6 @@ def test_what_cannot_be_done_yet_is_one_message_without_a_traceback(keyfold, arg
     assert told.stderr.startswith("error: ")
     assert message in told.stderr
     assert "Traceback" not in told.stderr
-
-
-@pytest.mark.parametrize(("given", "mebibytes"), [((), 128), (("--batch-mib", "4096"), 4096)])
-def test_a_batch_has_as_many_mebibytes_as_are_given(keyfold, monkeypatch, given, mebibytes):
-    found = []
-
-    def run(lakehouse, job, mode, *, options, runners):
-        found.append(options.max_bytes_per_batch)
-        raise KeyfoldError("far enough")
-
-    monkeypatch.setattr("keyfold.cli.run.run_job", run)
-    keyfold("run", "ride_summaries", *given)
-    assert found == [mebibytes << 20]
 
 
 JOB = "model_totals"

@@ -2,12 +2,12 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from keyfold.cli import doctor as module
 from keyfold.storage import reachable
 from keyfold.storage.object_path import ObjectPath
 from tests.commands import ended_well
@@ -21,9 +21,7 @@ WELL = {"versions", "project", "home", "runner"}
 @pytest.fixture
 def found(keyfold, monkeypatch):
     """Gives the findings of a configuration by part, after checking that the exit code says whether all are well."""
-    monkeypatch.setattr(module, "free_bytes", lambda _: 50 * 2**30)
     monkeypatch.setenv("KEYFOLD_RUNNER", "local")
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
 
     def ask(*arguments):
         answer = keyfold("doctor", *arguments, "--json")
@@ -54,11 +52,6 @@ def test_a_home_that_cannot_be_written_is_a_fault(found, tmp_path):
     detail = fault(found("--home", tmp_path / "file" / "home"), "home")
     assert "cannot be written (Not a directory)" in detail
     assert "KEYFOLD_HOME" in detail
-
-
-def test_a_disk_that_is_almost_full_is_a_fault(found, lakehouse, monkeypatch):
-    monkeypatch.setattr(module, "free_bytes", lambda _: 2**20)
-    assert "less than 1: make room" in fault(found(), "home")
 
 
 @pytest.mark.parametrize(("runner", "is_fault"), [("spark", True), ("auto", True), ("local", False)])
@@ -98,29 +91,8 @@ def test_without_a_project_of_its_own_an_environment_is_well(tmp_path):
     assert "no project in" in project["detail"]
 
 
-def test_a_version_out_of_its_range_is_a_fault(found, monkeypatch):
-    real = module.metadata.version
-    monkeypatch.setattr(module.metadata, "version", lambda name: "0.9.0" if name == "polars" else real(name))
-    assert "polars is 0.9.0, not <" in fault(found(), "versions")
-
-
-def test_a_dagster_whose_database_cannot_be_used_is_a_fault_without_its_secrets(found, monkeypatch, tmp_path):
-    home = tmp_path / "dagster"
-    home.mkdir()
-    monkeypatch.setenv("DAGSTER_HOME", str(home))
-    assert "has no dagster.yaml" in found()["dagster"]["detail"]
-    assert list(home.iterdir()) == []
-    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-    assert "can be used; it has 0 runs" in found()["dagster"]["detail"]
-    settings = (ROOT / "deploy" / "postgres.yaml").read_text()
-    (home / "dagster.yaml").write_text(settings.replace("port: 5432", f"port: {free_port()}"))
-    unset = "cannot be used: POSTGRES_DB, POSTGRES_HOST, POSTGRES_PASSWORD, POSTGRES_USER not set"
-    assert unset in fault(found(), "dagster")
-    for name, value in {"HOST": "127.0.0.1", "USER": "ann", "PASSWORD": "hunter22", "DB": "dagster"}.items():
-        monkeypatch.setenv(f"POSTGRES_{name}", value)
-    detail = fault(found(), "dagster")
-    assert "Connection refused" in detail
-    assert "hunter22" not in detail
+def test_versions_are_told(found):
+    assert re.match(r"Python 3\.\d+\.\d+, keyfold \d", found()["versions"]["detail"])
 
 
 def test_a_kafka_that_does_not_answer_is_a_fault_without_its_secrets(found, monkeypatch):

@@ -1,6 +1,7 @@
 """What a journal tells of last night: one line a batch, and what is planned and not done; what new files have more."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ JOB = "ride_summaries"
 EVENTS = "events.ride_points"
 
 
-def test_a_job_or_a_stream_that_has_not_run_says_so(keyfold):
-    assert keyfold("journal", JOB).stdout == f"{JOB}: no batch yet\n"
-    assert keyfold("journal", "ride_points").stdout == "ride_points: no batch yet\n"
+def test_a_job_or_a_stream_that_has_not_run_has_no_batch(keyfold):
+    for name in (JOB, "ride_points"):
+        assert json.loads(keyfold("journal", name, "--json").stdout)["batches"] == []
 
 
 def test_each_batch_is_a_line_of_what_it_read_and_what_came_of_it(keyfold, lakehouse):
@@ -21,20 +22,19 @@ def test_each_batch_is_a_line_of_what_it_read_and_what_came_of_it(keyfold, lakeh
         generation.journal.write_plans([plan_of(batch, EVENTS, batch + 4, "a", "b")])
         put_done(generation, batch, events=10 * batch, rows={JOB: batch}, open_events=7)
     told = keyfold("journal", JOB, "--last", "2").stdout.splitlines()
-    assert told[-1].split() == ["2", "2026-01-02", "00:00:00", "1.0", "s", "2", "files", "of", "events.ride_points", "to", "version", "6;", "watermark", "to", "2026-01-02", "00:00:00", "->", "20", "events:", "2", "ride_summaries;", "7", "open"]  # fmt: skip
+    read = "2 files of events.ride_points to version 6; watermark to 2026-01-02 00:00:00"
+    made = "20 events: 2 ride_summaries; 7 open"
+    assert re.split("  +", told[-1].strip()) == ["2", "2026-01-02T00:00:00.000000Z", "1", read, made]
     found = json.loads(keyfold("journal", JOB, "--last", "2", "--json").stdout)
     assert [one["batch"] for one in found["batches"]] == [1, 2]
     assert found["batches"][0]["made"] == "10 events: 1 ride_summaries; 7 open"
 
 
-def test_what_is_planned_and_not_done_is_marked_and_told(keyfold, lakehouse):
+def test_what_is_planned_and_not_done_is_told(keyfold, lakehouse):
     generation = put_generation(lakehouse, JOB)
     generation.journal.write_plans([plan_of(batch, EVENTS, 3, "a", run=0, batches=3) for batch in range(3)])
     put_done(generation, 0)
-    done, one, other, told = keyfold("journal", JOB).stdout.splitlines()
-    assert (done[0], one[0], other[0]) == (" ", "!", "!")
-    assert one.endswith("->  planned, not done")
-    assert told == f"{JOB}, generation-0001: 2 planned and not committed; the next run begins with them"
+    assert keyfold("journal", JOB).stdout.count("planned, not done") == 2
     assert json.loads(keyfold("journal", JOB, "--json").stdout)["pending"] == 2
 
 
@@ -47,7 +47,7 @@ def rows_of(folder: Path, **columns: Any) -> Path:
 def test_columns_that_a_stream_lacks_are_shown(tmp_path, keyfold):
     file = rows_of(tmp_path, time_hour="2026-01-01T06:00:00Z", snow={"depth": 2.5})
     shown = keyfold("drift", "weather", "--from", file)
-    assert (shown.exit_code, shown.output) == (0, "sample.ndjson: unknown: snow\n")
+    assert (shown.exit_code, shown.output) == (0, f"stream: weather\nfiles:\n  {file}: snow\n")
     found = json.loads(keyfold("drift", "weather", "--from", file, "--json").output)
     assert found == {"stream": "weather", "files": {str(file): ["snow"]}}
     shown = keyfold("drift", "weather", "--from", rows_of(tmp_path, time_hour="2026-01-01T06:00:00Z"))
