@@ -219,7 +219,7 @@ def test_the_command_shows_the_event_and_moves_it_only_if_told(tmp_path):
         str(lakehouse.home),
     ]
     for more, said, left in (
-        ([], "moved: 2\ndry_run: yes\nnext: give --yes to move them\n", ["k1", "k2", "k3"]),
+        ([], "moved: 2\ndry_run: yes\nnext: nothing was changed: give --yes to do it\n", ["k1", "k2", "k3"]),
         (["--yes"], "moved: 2\ndry_run: no\n", ["k2"]),
     ):
         found = CliRunner().invoke(app, [*command, *more])
