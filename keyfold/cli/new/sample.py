@@ -1,5 +1,6 @@
 """Propose the columns of a stream from the first rows of a file: Polars infers the types, and ingest's parser the times."""
 
+import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -171,12 +172,21 @@ def _columns(path: Path) -> Iterator[Column]:
 
 
 def _read(path: Path) -> pl.DataFrame:
-    form = file_type(path).format
+    form, first = file_type(path).format, b""
     if form in ("csv", "json"):
         # What is no gzip or no UTF-8 is told apart by ingest, and lets Polars panic.
-        next(read_chunks(path, max_line=1 << 24, max_bytes=1 << 33), None)
+        first = next(read_chunks(path, max_line=1 << 24, max_bytes=1 << 33), b"")
     match form:
         case "csv":
+            # Polars gives a repeated name another one, and takes a header without commas for one name.
+            lines = (line.decode() for line in first.splitlines(keepends=True))
+            names = [name.strip() for name in next(csv.reader(lines), [])]
+            if twice := next((name for name in names if names.count(name) > 1), None):
+                raise UnreadableFileError(f"its header names {twice!r} twice")
+            if len(names) == 1 and (separator := next((one for one in ";\t|" if one in names[0]), None)):
+                raise UnreadableFileError(
+                    f"its fields are separated by {separator!r}, and ingest reads those between commas"
+                )
             rows = pl.read_csv(path, n_rows=ROWS, infer_schema_length=ROWS)
             texts = pl.read_csv(path, n_rows=ROWS, infer_schema=False)
             # Digits that a whole number would not give back, such as 007, are a code.
@@ -186,9 +196,6 @@ def _read(path: Path) -> pl.DataFrame:
                 if values.dtype.is_integer()
                 and not values.cast(pl.Int64, strict=False).cast(pl.String).eq_missing(texts[name]).all()
             ]
-            names = [name.strip() for name in rows.columns]
-            if twice := next((name for name in names if names.count(name) > 1), None):
-                raise UnreadableFileError(f"its header names {twice!r} twice")
             return rows.with_columns(codes).rename(dict(zip(rows.columns, names, strict=True)))
         case "json":
             return pl.read_ndjson(path, n_rows=ROWS, infer_schema_length=ROWS)
