@@ -27,8 +27,7 @@ def erase(
     lakehouse: Lakehouse,
     why: Why,
     where: Annotated[
-        list[str],
-        typer.Option(metavar="COLUMN=VALUE", help="Rows with this value in this column. May be repeated."),
+        list[str], typer.Option(metavar="COLUMN=VALUE", help="Rows with this value in this column. May be repeated.")
     ],
     who: Who = None,
     yes: Yes = False,

@@ -5,16 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from keyfold.cli.options import (
-    Continuous,
-    Every,
-    Metrics,
-    Parameters,
-    RunnerChoice,
-    given_pairs,
-    known,
-    runners_for,
-)
+from keyfold.cli.options import Continuous, Every, Metrics, Parameters, RunnerChoice, given_pairs, known, runners_for
 from keyfold.cli.terminal import progress_of, report, until_signal, usage_faults, warn
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.configured import live_parameters

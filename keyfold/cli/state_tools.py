@@ -33,8 +33,7 @@ Branch = Annotated[str, typer.Argument(help="A name for the branch.")]
 Partitions = Annotated[int | None, typer.Option("--partitions", min=1, max=32_768, help="Number of state partitions.")]
 Why = Annotated[str, typer.Option("--why", help="The reason, for the audit record.")]
 Who = Annotated[
-    str | None,
-    typer.Option("--who", help="Who makes the change, for the audit record [default: the current user]."),
+    str | None, typer.Option("--who", help="Who makes the change, for the audit record [default: the current user].")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Report what would change; change nothing.")]
 
@@ -57,15 +56,12 @@ def bootstrap(
     job: Job,
     lakehouse: Lakehouse,
     source: Annotated[
-        str,
-        typer.Option("--from", metavar="TABLE|PATH", help="A table, or Delta, Parquet, CSV or JSON lines."),
+        str, typer.Option("--from", metavar="TABLE|PATH", help="A table, or Delta, Parquet, CSV or JSON lines.")
     ],
     mapping: Annotated[
         list[str] | None,
         typer.Option(
-            "--map",
-            metavar="COLUMN=EXPR",
-            help="A column of state, as SQL over the source's columns; may be repeated.",
+            "--map", metavar="COLUMN=EXPR", help="A column of state, as SQL over the source's columns; may be repeated."
         ),
     ] = None,
     watermark: Annotated[
@@ -92,12 +88,7 @@ def bootstrap(
     report(seeded, dry_run=dry_run)
 
 
-def move(
-    job: Job,
-    lakehouse: Lakehouse,
-    param: Parameters = None,
-    partitions: Partitions = None,
-) -> None:
+def move(job: Job, lakehouse: Lakehouse, param: Parameters = None, partitions: Partitions = None) -> None:
     """Move a job's state and tables into a new generation that fits the job's present schemas and parameters."""
     keyed_job = build_live_job(lakehouse, job, param)
     with working(lakehouse, job) as how:
@@ -106,12 +97,7 @@ def move(
     report({"job": job, "generation": moved.generation.name, **rows})
 
 
-def plan(
-    job: Job,
-    lakehouse: Lakehouse,
-    param: Parameters = None,
-    partitions: Partitions = None,
-) -> None:
+def plan(job: Job, lakehouse: Lakehouse, param: Parameters = None, partitions: Partitions = None) -> None:
     """Report what a changed job needs before it runs: nothing, a state move, or a full refresh.
 
     Changes in the code of the step are not examined: `keyfold try` shows their effect.
@@ -135,8 +121,7 @@ def edit(
     lakehouse: Lakehouse,
     why: Why,
     key: Annotated[
-        list[str],
-        typer.Option(metavar="KEY", help="A key; a JSON object if it has several columns. May be repeated."),
+        list[str], typer.Option(metavar="KEY", help="A key; a JSON object if it has several columns. May be repeated.")
     ],
     who: Who = None,
     corrections: Annotated[

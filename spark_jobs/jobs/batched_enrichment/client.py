@@ -1,7 +1,7 @@
 """Call the service by HTTP: one call per batch, a bounded number of tries, and an outcome for every event.
 
 Between two tries of a batch, the client pauses: exponential backoff with full jitter (Brooker, "Exponential Backoff And
-Jitter", AWS Architecture Blog, 2015) plus the service's `Retry-After`, at most `max_pause`. Events with a final result are not
+Jitter", AWS Architecture Blog, 2015) plus the service's `Retry-After`, at most `LONGEST_PAUSE`. Events with a final result are not
 sent again.
 
 HTTP clients limit each wait for bytes, so a service that sends one byte per second is never timed out. Here a whole call, from the name
@@ -16,6 +16,7 @@ import json
 import os
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, Self
@@ -34,6 +35,8 @@ ANSWER_CHARACTERS = 1000
 """Number of characters of an answer that a dead letter contains."""
 
 MAX_ANSWER_BYTES = 64 << 20
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
+"""Seconds of the longest pause after the first try, which doubles with each; and of any pause, `Retry-After` included."""
 
 
 class EnrichmentClient:
@@ -90,16 +93,11 @@ class EnrichmentClient:
         return [outcomes[place] for place in range(len(batch))]
 
     def _pause(self, attempt: int, retry_after: float) -> float:
-        longest = self._parameters.max_pause.total_seconds()
-        backoff = self._chance() * min(longest, self._parameters.first_pause.total_seconds() * 2 ** (attempt - 1))
-        return min(longest, retry_after + backoff)
+        return min(LONGEST_PAUSE, retry_after + self._chance() * min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (attempt - 1)))
 
     async def _post(self, batch: Batch) -> "_Reply":
         request = httpx.Request(
-            "POST",
-            self._url,
-            headers={**self._headers, KEY_HEADER: batch.idempotency_key},
-            content=batch.body(),
+            "POST", self._url, headers={**self._headers, KEY_HEADER: batch.idempotency_key}, content=batch.body()
         )
         seconds = self._parameters.timeout.total_seconds()
         try:
@@ -113,10 +111,8 @@ class EnrichmentClient:
         status, retry_after = answer.status_code, read_retry_after(answer.headers.get("retry-after"))
         text = answer.content.decode("utf-8", "replace")
         if not answer.is_success:
-            reason = text or answer.reason_phrase or "no reason given"
-            if answer.has_redirect_location:
-                reason = f"redirects are not followed: {answer.headers['location']}"
-            return self._failed(batch, status, reason, retry_after)
+            moved = f"redirects are not followed: {answer.headers['location']}" if answer.has_redirect_location else ""
+            return self._failed(batch, status, moved or text or answer.reason_phrase or "no reason given", retry_after)
         try:
             outcomes = read_results(text, len(batch))
         except (ValueError, RecursionError) as error:
@@ -216,14 +212,13 @@ def _no_number(name: str) -> NoReturn:
 def read_retry_after(value: str | None) -> float:
     """Return the seconds of a Retry-After header, given as a number or a date; 0 if it is neither."""
     text = (value or "").strip()
-    if text.isascii() and text.isdecimal() and len(text) < 10:
-        return float(text)
-    try:
+    if text.isascii() and text.isdecimal():
+        return float(text) if len(text) < 10 else 0.0
+    with suppress(ValueError, OverflowError):
         moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return 0.0
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+    return 0.0
 
 
 def _token(service: Service) -> str:

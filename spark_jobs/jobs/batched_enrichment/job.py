@@ -23,18 +23,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import (
-    Append,
-    Clock,
-    Input,
-    JobParameters,
-    KeyedJob,
-    Stream,
-    column,
-    parameter,
-    required,
-    with_parameters,
-)
+from keyfold import Append, Clock, Input, JobParameters, KeyedJob, Stream, column, parameter, required, with_parameters
 from keyfold.columns import passed_on
 from keyfold.keyed.job import Delay, Duration
 from keyfold.keyed.rows.codec import polars_schema
@@ -89,14 +78,6 @@ class BatchedEnrichmentParameters(JobParameters):
         5, ge=1, le=20, description="Largest number of calls for an event before it is given up", change="free"
     )
     max_in_flight: int = parameter(8, ge=1, le=256, description="Concurrent calls of each Spark task", change="free")
-    first_pause: Duration = parameter(
-        timedelta(milliseconds=200),
-        description="Longest pause after the first try; doubles with each try",
-        change="free",
-    )
-    max_pause: Duration = parameter(
-        timedelta(seconds=30), description="Longest pause, Retry-After included", change="free"
-    )
     key_groups: int = Field(
         16, ge=1, le=32_768, description="Number of key groups that the shards are distributed over"
     )
@@ -199,8 +180,6 @@ async def call_all(
     batches: Sequence[Batch], connect: Connect, max_in_flight: int, cache: ResponseCache
 ) -> list[Sequence[Outcome]]:
     """Call once per distinct batch, at most `max_in_flight` at a time; return the outcomes in the order of the batches.
-
-    A failed call is an outcome, not an exception.
 
     Args:
         batches: the batches of events.

@@ -19,13 +19,19 @@ from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import fail_points
 from keyfold.testing import accounted_for, restart
+from spark_jobs.jobs.batched_enrichment import client
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT, DEAD_LETTERS, NAME
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
 from spark_jobs.simulation.enrichment_service import DemoService
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
-QUICK = {"first_pause": "0.001s", "max_pause": "0.01s"}
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch):
+    monkeypatch.setattr(client, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(client, "LONGEST_PAUSE", 0.01)
 
 
 def points(count):
@@ -56,7 +62,7 @@ def job_asking(url, token_variable=None, **parameters):
 
 def play_points(url, events, **parameters):
     """Play all events and flush what waits."""
-    harness = TestHarness(job_asking(url, **QUICK, **parameters))
+    harness = TestHarness(job_asking(url, **parameters))
     harness.batch(in_shards(events), NOW)
     harness.batch(None, NOW + timedelta(minutes=5))
     return harness
@@ -93,7 +99,7 @@ def test_a_service_that_is_down_makes_dead_letters_and_when_it_is_back_the_next_
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    job = job_asking(f"http://127.0.0.1:{port}/enrich", **QUICK, max_size=50)
+    job = job_asking(f"http://127.0.0.1:{port}/enrich", max_size=50)
     harness, events = TestHarness(job), in_shards(points(1_000), 1)
     harness.batch(events.head(500), NOW)
     restart(harness)

@@ -38,7 +38,7 @@ def ask(url, events=None, pauses=None, token_variable=None, **settings):
     """Call with full pauses that are noted and not slept."""
     service = Service(url=url, token_variable=token_variable)
     pauses = [] if pauses is None else pauses
-    settings = {"first_pause": 1.0, "timeout": 5.0, **settings}
+    settings = {"timeout": 5.0, **settings}
     return asyncio.run(call(service, parameters(**settings), events or batch(), pauses, lambda: 1.0))
 
 
@@ -127,10 +127,10 @@ def test_what_will_not_get_better_is_not_tried_again(status):
 def test_tries_are_bounded_and_pauses_grow_up_to_their_bound():
     pauses = []
     with scripted_service(DOWN) as service:
-        outcomes = ask(service.url, pauses=pauses, max_attempts=6, max_pause=5.0)
-    assert {(outcome.attempts, outcome.status) for outcome in outcomes} == {(6, 503)}
-    assert pauses == [1, 2, 4, 5, 5]
-    assert len(service.keys) == 6
+        outcomes = ask(service.url, pauses=pauses, max_attempts=10)
+    assert {(outcome.attempts, outcome.status) for outcome in outcomes} == {(10, 503)}
+    assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30]
+    assert len(service.keys) == 10
 
 
 def test_the_pause_is_any_share_of_its_bound():
@@ -142,7 +142,7 @@ def test_the_pause_is_any_share_of_its_bound():
 
 
 @pytest.mark.parametrize(
-    ("asked", "pause"), [("3", 3 + 1), ("900", 30), ("soon", 1), ("-4", 1), ("", 1), ("9" * 400, 1)]
+    ("asked", "pause"), [("3", 3.2), ("900", 30), ("soon", 0.2), ("-4", 0.2), ("", 0.2), ("9" * 400, 0.2)]
 )
 def test_retry_after_is_added_to_the_pause_and_bounded(asked, pause):
     pauses = []
@@ -157,7 +157,7 @@ def test_retry_after_is_heard_where_only_some_events_failed():
     partly.headers = {"Retry-After": "7"}
     with scripted_service(partly, results(200)) as service:
         ask(service.url, pauses=pauses)
-    assert pauses == [7 + 1]
+    assert pauses == [7.2]
 
 
 def test_retry_after_may_be_a_date():
