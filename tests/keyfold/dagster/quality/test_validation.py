@@ -181,6 +181,13 @@ def test_nan_is_a_value_that_is_within_no_bounds():
         ).success
 
 
+def test_a_strict_bound_is_outside():
+    table = pl.DataFrame({"whole": [1, 2, 3]})
+    for strict, number in (({}, 0), ({"strict_min": True}, 1), ({"strict_max": True}, 1)):
+        found = outcome(table, critical.between("whole", "…", min_value=1, max_value=3, **strict))
+        assert found.result["unexpected_count"] == number
+
+
 def test_integers_are_compared_exactly_though_one_is_missing():
     table = pl.DataFrame({"id": [2**53, 2**53 + 1, None]})
     assert outcome(table, critical.unique("id", "…")).success

@@ -31,9 +31,14 @@ def test_settings_of_one_s_own_stay(tmp_path):
     with open_dagster_home(tmp_path) as instance:
         assert not instance.run_monitoring_enabled
     assert mine.read_text() == "telemetry: {enabled: true}\n"
-    mine.write_text("no_such_setting: 1\n")
-    with pytest.raises(KeyfoldError, match=r"cannot be used: .*; check its dagster\.yaml"):
-        open_dagster_home(tmp_path)
+    database = "{postgres_db: {username: {env: UNSET_B}, password: x, hostname: {env: UNSET_A}, db_name: x}}"
+    for settings, told in (
+        ("no_such_setting: 1\n", r".*; check its dagster\.yaml"),
+        (f"storage: {{postgres: {database}}}\n", "UNSET_A, UNSET_B not set; check"),
+    ):
+        mine.write_text(settings)
+        with pytest.raises(KeyfoldError, match=f"cannot be used: {told}"):
+            open_dagster_home(tmp_path)
 
 
 def test_on_a_disk_that_takes_nothing_more_a_line_says_so(tmp_path):
