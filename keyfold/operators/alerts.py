@@ -1,7 +1,7 @@
 """Make jobs that write a row when a condition of a key begins, and one when it ends."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -12,14 +12,15 @@ import pyarrow as pa
 from keyfold.columns import column, plain_columns, required
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
+from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.conditions import BEGAN, BEGAN_AT, CHANGE, ENDED, ROLE, after_times, held, listed
-from keyfold.operators.ordering import Ordered, in_order, waiting
+from keyfold.operators.ordering import Ordered, in_order
+from keyfold.operators.stepping import on_time, optional, step_job, tie_columns, waiting
 from keyfold.schemas import Columns, check_condition, names_of, require
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, micros, to_micros
@@ -130,29 +131,21 @@ def alert(
     looked_at = [one for one in events.names if one not in key]
     output_columns = OutputColumns(name, source, key, made={one.name: looked_at for one in made} | {subject: looked_at})
     table = output_columns.output(output, by=events.names, more=made)
-    optional = [one.with_nullable(True) for one in events if one.name not in key]
     state = pa.schema(
         [
             *(events.field(one) for one in key),
             *plain_columns(pa.string(), ROLE, nullable=False),
-            *optional,
+            *optional(events, key),
             *plain_columns(pa.string(), named, subject),
             pa.field(BEGAN_AT, TIMESTAMP),
             pa.field(N_POINTS, pa.int64()),
             pa.field(DEADLINE, TIMESTAMP),
         ]
     )
-    return KeyedJob(
-        name,
-        replace(source, final_at=STEP_DECIDES),
-        key,
-        # Most events give no row, so state counts those that were evaluated.
-        State(state, events=pl.col(N_POINTS).sum(), one_per_key=pl.col(ROLE) == "judged"),
-        _Alerts(conditions, key, event_time, events, state, table, named, subject).step,
-        Append(table, events=pl.lit(0)),
-        closes_in_order=True,
-        **settings,
-    )
+    # Most events give no row, so state counts those that were evaluated.
+    kept = State(state, events=pl.col(N_POINTS).sum(), one_per_key=pl.col(ROLE) == "judged")
+    step = _Alerts(conditions, key, event_time, events, state, table, named, subject).step
+    return step_job(name, source, key, kept, step, Append(table, events=pl.lit(0)), settings)
 
 
 def _columns(conditions: Mapping[str, Held | Listed], named: str, subject: str) -> list[pa.Field]:
@@ -179,16 +172,15 @@ class _Alerts:
     subject: str
 
     def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        is_late = events[self.event_time] <= clock.previous_watermark
-        late = events.filter(is_late)
+        new, late = on_time(events, self.event_time, clock)
         came = {ROLE: pl.lit("waiting"), N_POINTS: pl.lit(1, pl.Int64)}
-        state = pl.concat([state, waiting(events.filter(~is_late), self.events, self.event_time, self.state, **came)])
+        state = pl.concat([state, waiting(new, self.events, self.event_time, self.state, **came)])
         is_due = (state[DEADLINE] <= clock.watermark).fill_null(value=False)
         if not is_due.any():
             return Step(state, empty(self.output), late)
         is_passed = is_due & (state[ROLE] == "waiting")
-        ties = [one for one in self.events.names if one not in (*self.key, self.event_time)]
-        ordered = in_order(state.filter(is_passed), self.key, self.event_time, ties)
+        others = tie_columns(self.events, self.key, self.event_time)
+        ordered = in_order(state.filter(is_passed), self.key, self.event_time, others)
         keys = self._numbered(ordered, state.filter(is_due & ~is_passed))
         others = state.filter(~is_passed).join(keys, on=self.key, how="left", maintain_order="left")
         # Of keys without an event to evaluate now, only what waits for a time changes.

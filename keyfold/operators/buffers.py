@@ -1,7 +1,6 @@
 """Make jobs that collect the events of each key, and hand them on many at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,10 +10,12 @@ import pyarrow as pa
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
+from keyfold.keyed.job.inputs import Source, as_input
+from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.operators.ordering import in_order
+from keyfold.operators.stepping import step_job
 from keyfold.schemas import names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, shifted
@@ -113,13 +114,4 @@ def buffer(
         made = dict(send(leaving, clock))
         return Step(state=waiting.filter(~leaves), output=made.pop(name), side=made)
 
-    return KeyedJob(
-        name,
-        replace(source, final_at=STEP_DECIDES),
-        key,
-        state,
-        step,
-        tables,
-        closes_in_order=True,
-        **settings,
-    )
+    return step_job(name, source, key, State(state), step, tables, settings)

@@ -5,11 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from numpy.typing import NDArray
-
-from keyfold.keyed.job.step import DEADLINE
-from keyfold.keyed.rows.codec import empty
 
 
 class Ordered(NamedTuple):
@@ -58,15 +54,6 @@ def in_order(events: pl.DataFrame, key: Sequence[str], time: str, ties: Sequence
     by_key = events[_in_time(order, key_number, _physical(events, time))]
     ties = [name for name in events.columns if name not in (*key, time)] if ties is None else ties
     return Ordered(_without_ties(by_key, key_number, time, ties), np.cumsum(lengths) - lengths, key_number)
-
-
-def waiting(
-    events: pl.DataFrame, columns: pa.Schema, event_time: str, state: pa.Schema, **more: pl.Expr
-) -> pl.DataFrame:
-    """Return events as rows of state that are due when the watermark has passed them; NaN in a column that may be NULL is NULL."""
-    floats = [one.name for one in columns if one.nullable and pa.types.is_floating(one.type)]
-    rows = events.with_columns(pl.col(floats).fill_nan(None), pl.col(event_time).alias(DEADLINE), **more)
-    return pl.concat([empty(state), rows], how="diagonal")
 
 
 def _in_time(order: NDArray[np.uint32], key_number: NDArray[np.intp], times: NDArray[np.int64]) -> NDArray[np.uint32]:

@@ -18,6 +18,7 @@ from keyfold.operators.aggregation.aggregates import COUNTED
 from keyfold.operators.aggregation.combined_rows import counting_job, number_of_events
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes, expiry_of
 from keyfold.operators.ordering import in_order
+from keyfold.operators.stepping import tie_columns
 from keyfold.schemas import field_of, names_of
 from keyfold.stream import TIMESTAMP
 
@@ -162,12 +163,12 @@ def last_rows(
     source, key = as_input(source), names_of(key)
     events, event_time = source.schema, source.event_time
     columns, expiry = events.names, expiry_of(name, expires)
-    ties = [one for one in columns if one not in (*key, event_time)]
+    others = tie_columns(events, key, event_time)
     until = pl.col(event_time) + (timedelta(0) if expiry is None else expiry.after)
 
     def last(rows: pl.DataFrame) -> pl.DataFrame:
         """Return the last row of each lifetime of a key; `#newest` is the key's last."""
-        ordered = in_order(rows, key, event_time, ties)
+        ordered = in_order(rows, key, event_time, others)
         never = pl.Series([None], dtype=pl.Datetime("us", "UTC")).new_from_index(0, ordered.starts.size)
         lifetimes = cut_lifetimes(ordered, event_time, never, expiry)
         # Differences of one running sum give the number of events of each key without a group-by.

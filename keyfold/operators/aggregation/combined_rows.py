@@ -11,7 +11,7 @@ from pyarrow import types
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import STEP_DECIDES, Input
+from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import StepFunction
 from keyfold.keyed.job.tables import OutputTable
@@ -27,6 +27,7 @@ from keyfold.operators.aggregation.parts import (
     kept_values,
     plain,
 )
+from keyfold.operators.stepping import step_job
 from keyfold.schemas import arrow_type
 from keyfold.stream import TIMESTAMP
 
@@ -181,14 +182,8 @@ def counting_job(
         combine: as of `Input`.
         settings: other arguments of `KeyedJob`.
     """
-    one = replace(
-        source.with_computed(derive),
-        columns=columns,
-        combine=combine,
-        events=pl.col(counted).sum(),
-        final_at=STEP_DECIDES,
-    )
-    return KeyedJob(name, one, key, state, step, tables, closes_in_order=True, **settings)
+    one = replace(source.with_computed(derive), columns=columns, combine=combine, events=pl.col(counted).sum())
+    return step_job(name, one, key, state, step, tables, settings)
 
 
 def newest(event_time: str) -> pa.Field:

@@ -1,7 +1,7 @@
 """Make jobs that write the first row of each key and drop those that repeat it, for ever or for a time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from keyfold.columns import column
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
+from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.operators.aggregation.lifetimes import expiry_of
 from keyfold.operators.ordering import Ordered, in_order
+from keyfold.operators.stepping import optional, step_job
 from keyfold.schemas import names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros
@@ -69,23 +70,12 @@ def first_rows(
     after = None if expiry is None else expiry.after
     number = column(N_DUPLICATES, pa.int64(), "How many events repeat the row", lineage=(event_time,), nullable=False)
     kept = [events.field(one) for one in (*key, event_time)]
-    rest = [one.with_nullable(True) for one in events if one.name not in (*key, event_time)]
     duplicates = Append(pa.schema([*kept, number]), name=f"{name}_duplicates", events=pl.col(N_DUPLICATES).sum())
     step = _FirstRows(key, event_time, events.names, after, duplicates)
-    return KeyedJob(
-        name,
-        replace(source, final_at=STEP_DECIDES),
-        key,
-        State(
-            pa.schema([*kept, *rest, number, pa.field(DEADLINE, TIMESTAMP)]),
-            events=pl.col(N_DUPLICATES).sum(),
-            one_per_key=~step.waits,
-        ),
-        step.step,
-        [Append(events), *([duplicates] if after is not None else [])],
-        closes_in_order=True,
-        **settings,
-    )
+    columns = pa.schema([*kept, *optional(events, (*key, event_time)), number, pa.field(DEADLINE, TIMESTAMP)])
+    state = State(columns, events=pl.col(N_DUPLICATES).sum(), one_per_key=~step.waits)
+    tables = [Append(events), *([duplicates] if after is not None else [])]
+    return step_job(name, source, key, state, step.step, tables, settings)
 
 
 @dataclass(frozen=True)

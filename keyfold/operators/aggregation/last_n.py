@@ -1,7 +1,7 @@
 """Make jobs that aggregate the last n events of each key at each event: moving averages."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
+from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
@@ -24,6 +24,7 @@ from keyfold.operators.aggregation.parts import check_is_number
 from keyfold.operators.aggregation.spans import ranges
 from keyfold.operators.aggregation.trailing_means import Floats, Positions, trailing_means
 from keyfold.operators.ordering import in_order
+from keyfold.operators.stepping import on_time, step_job, tie_columns
 from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros, to_times
@@ -108,7 +109,6 @@ def last_n(
     sessions = output_columns.table(sessions or _sessions_table(name, events, key))
     latest = None if latest is None else output_columns.table(latest)
     state = [pa.field(SESSION_START, TIMESTAMP), pa.field(N_EVENTS, pa.int64(), nullable=False)]
-    ties = [one for one in events.names if one not in (*key, event_time)]
     by_hand = {one: how for one, how in of.items() if how.counts or how.joined in _IN_PLACE}
     others = {one: how for one, how in of.items() if one not in by_hand}
     for one, how in by_hand.items():
@@ -116,21 +116,24 @@ def last_n(
             check_is_number(f"job {name}: {one}", value_type(f"job {name}: {one}", one, how, source, table))
     sums = Aggregates(name, others, _COUNTED, source, table) if others else None
     window = _LastN(
-        by_hand, sums, key, event_time, ties, n, n if from_n is None else from_n, timeout, table, latest, sessions
+        by_hand,
+        sums,
+        key,
+        event_time,
+        tie_columns(events, key, event_time),
+        n,
+        n if from_n is None else from_n,
+        timeout,
+        table,
+        latest,
+        sessions,
     )
     columns = timeout.add_column(pa.schema([*events, *state, pa.field(DEADLINE, TIMESTAMP)]))
     # A key has one open session, whose last event has the session's count.
     open_session = pl.col(SESSION_START).is_not_null() & (pl.col(N_EVENTS) > 0)
-    return KeyedJob(
-        name,
-        replace(source, final_at=STEP_DECIDES),
-        key,
-        State(columns, events=pl.col(N_EVENTS).sum(), one_per_key=open_session),
-        window.step,
-        [Append(table, events=pl.lit(0)), *(one for one in (latest, sessions) if one is not None)],
-        closes_in_order=True,
-        **settings,
-    )
+    kept = State(columns, events=pl.col(N_EVENTS).sum(), one_per_key=open_session)
+    tables = [Append(table, events=pl.lit(0)), *(one for one in (latest, sessions) if one is not None)]
+    return step_job(name, source, key, kept, window.step, tables, settings)
 
 
 def _sessions_table(job: str, events: pa.Schema, key: tuple[str, ...]) -> OutputTable:
@@ -164,11 +167,9 @@ class _LastN:
     sessions: OutputTable
 
     def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        is_late = events[self.event_time] <= clock.previous_watermark
-        late = events.filter(is_late)
-        on_time = events.filter(~is_late) if late.height else events
+        came, late = on_time(events, self.event_time, clock)
         is_over = self.silence.has_run_out(state, clock)
-        coming = on_time.with_columns(
+        coming = came.with_columns(
             pl.lit(None, pl.Datetime("us", "UTC")).alias(SESSION_START),
             pl.lit(1, pl.Int64).alias(N_EVENTS),
             pl.col(self.event_time).alias(DEADLINE),
@@ -184,9 +185,7 @@ class _LastN:
         if self.latest is not None:
             is_last = pl.any_horizontal(pl.col(one) != pl.col(one).shift(-1) for one in self.key).fill_null(value=True)
             side[self.latest.name] = output.filter(is_last)
-        return Step(
-            state=self.silence.renew(rows, state, on_time, self.key, clock), output=output, late=late, side=side
-        )
+        return Step(state=self.silence.renew(rows, state, came, self.key, clock), output=output, late=late, side=side)
 
 
 class _Sessions:

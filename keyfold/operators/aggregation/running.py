@@ -11,7 +11,7 @@ import pyarrow as pa
 from keyfold.columns import required
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import STEP_DECIDES, Input, Source, as_input
+from keyfold.keyed.job.inputs import Input, Source, as_input
 from keyfold.keyed.job.parameters import WindowShape
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
@@ -23,6 +23,7 @@ from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.aggregation.so_far import values_so_far
 from keyfold.operators.aggregation.spans import sum_type
 from keyfold.operators.ordering import in_order
+from keyfold.operators.stepping import optional, step_job
 from keyfold.schemas import Columns, arrow_type, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start, period_starts, to_times
@@ -121,25 +122,14 @@ def running(
         if others or (column in own_kinds and kept[column] in shared):
             raise Misconfigured(f"job {name}: {column} would be kept in {kept[column]}, as another value is; rename it")
     own = [pa.field(one, own_kinds.get(column, pa.int64())) for column, one in kept.items() if one not in shared]
-    rest = [one.with_nullable(True) for one in events if one.name not in (*key, *shared)]
-    state = pa.schema([*map(events.field, key), *shared.values(), *own, *rest, pa.field(DEADLINE, TIMESTAMP)])
+    rest = [*own, *optional(events, (*key, *shared)), pa.field(DEADLINE, TIMESTAMP)]
+    columns = pa.schema([*map(events.field, key), *shared.values(), *rest])
+    columns, waits = columns if expiry is None else expiry.add_column(columns), pl.col(event_time)
     upserts = () if latest is None else (output_columns.table(latest),)
     shown = [computed.get(one, pl.col(one)).alias(one) for one in table.names]
     step = _Running(of, means, kept, key, event_time, events.names, shown, upserts, at_once, expiry, length).step
-    return KeyedJob(
-        name,
-        replace(source, final_at=STEP_DECIDES),
-        key,
-        State(
-            state if expiry is None else expiry.add_column(state),
-            events=pl.col(event_time).count(),
-            one_per_key=pl.col(event_time).is_null(),
-        ),
-        step,
-        [Append(table), *upserts],
-        closes_in_order=True,
-        **settings,
-    )
+    state = State(columns, events=waits.count(), one_per_key=waits.is_null())
+    return step_job(name, source, key, state, step, [Append(table), *upserts], settings)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
+from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step, StepFunction
 from keyfold.keyed.job.tables import Append, OutputTable
@@ -18,7 +18,8 @@ from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known
 from keyfold.operators.aggregation.inference import OutputColumns
-from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
+from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, ranges, span_columns
+from keyfold.operators.stepping import step_job
 from keyfold.schemas import Columns, check_condition, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, micros, to_micros, to_times
@@ -99,31 +100,17 @@ def sessions_until(
     of, means = means_as_sums(name, of, events.names)
     counted, start = count_and_start(name, of, event_time)
     require_known(name, of, SESSION_AGGREGATES, "sessions_until")
-    others = [one.with_nullable(True) for one in events if one.name not in key]
-    stretch = pa.schema(
-        [*map(events.field, key), *kept_fields(name, of, source, output_columns.aggregates_in(table)), *others]
-    )
+    stretch = pa.schema(span_columns(name, of, source, key, output_columns, table))
     state = pa.schema([*stretch, pa.field(CLOSED_AT, TIMESTAMP), pa.field(DEADLINE, TIMESTAMP)])
     rides = _Sessions(
         name, of, until, key, event_time, counted, start, stretch, timeout.add_column(state), events, table,
         timeout, closed_for, at_once, means, then or {}, selected,
     )  # fmt: skip
     number = pl.col(counted).sum()
-    return KeyedJob(
-        name,
-        replace(source, final_at=STEP_DECIDES),
-        key,
-        State(
-            rides.state,
-            events=number,
-            # A key has one row of passed events, or one of a closed session, beside any number of waiting events.
-            one_per_key=pl.col(start).is_not_null() | pl.col(CLOSED_AT).is_not_null(),
-        ),
-        rides,
-        [Append(table, events=number), *(table for table, _ in selected)],
-        closes_in_order=True,
-        **settings,
-    )
+    # A key has one row of passed events, or one of a closed session, beside any number of waiting events.
+    one_per_key = pl.col(start).is_not_null() | pl.col(CLOSED_AT).is_not_null()
+    kept, tables = State(rides.state, events=number, one_per_key=one_per_key), [one for one, _ in selected]
+    return step_job(name, source, key, kept, rides, [Append(table, events=number), *tables], settings)
 
 
 class _Rules(NamedTuple):
@@ -257,9 +244,7 @@ class _Ordered:
 
     def __init__(self, sessions: _Sessions, stretches: pl.DataFrame, rules: _Rules) -> None:
         self._sessions, self._rules = sessions, rules
-        self._spans = Spans(
-            sessions.of, stretches, sessions.key, sessions.event_time, sessions.events.names, sessions.start
-        )
+        self._spans = Spans(sessions.of, stretches, sessions.key, sessions.event_time, sessions.events, sessions.start)
         ordered = self._spans.ordered
         self._rows, self._starts, self._lasts = ordered.events, ordered.starts, ordered.lasts
         self._time = to_micros(self._rows[sessions.event_time])

@@ -1,7 +1,7 @@
 """Make jobs that cut a key's events into sessions in which a condition holds, and the time between them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from keyfold.columns import plain_columns
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import STEP_DECIDES, Source, as_input
+from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
@@ -22,8 +22,8 @@ from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known
 from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.sessions_until import SESSION_AGGREGATES
-from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, kept_fields, ranges
-from keyfold.operators.ordering import waiting
+from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, ranges, span_columns
+from keyfold.operators.stepping import on_time, step_job, waiting
 from keyfold.schemas import Columns, check_condition, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, micros, to_micros, to_times
@@ -109,23 +109,15 @@ def sessions_while(
     table = output_columns.output(output, hidden=plain_columns(pa.bool_(), HOLDS, ENDED))
     between = output_columns.table(between or Append(table, name=f"{name}_between", events=number))
     of, means = means_as_sums(name, of, events.names)
-    others = [one.with_nullable(True) for one in events if one.name not in key]
-    rows = [*map(events.field, key), *kept_fields(name, of, source, output_columns.aggregates_in(table)), *others]
-    state = pa.schema([*rows, pa.field(HOLDS, pa.bool_()), pa.field(DEADLINE, TIMESTAMP)])
+    state = pa.schema(
+        [*span_columns(name, of, source, key, output_columns, table), (HOLDS, pa.bool_()), (DEADLINE, TIMESTAMP)]
+    )
     journeys = _While(
         of, while_, pause, key, event_time, counted, start, events, state, table, timeout, between, means, then or {}
     )
-    return KeyedJob(
-        name,
-        replace(source, final_at=STEP_DECIDES),
-        key,
-        # A key has one row of what has passed, beside any number of events.
-        State(timeout.add_column(state), events=number, one_per_key=pl.col(start).is_not_null()),
-        journeys.step,
-        [Append(table, events=number), between],
-        closes_in_order=True,
-        **settings,
-    )
+    # A key has one row of what has passed, beside any number of events.
+    kept = State(timeout.add_column(state), events=number, one_per_key=pl.col(start).is_not_null())
+    return step_job(name, source, key, kept, journeys.step, [Append(table, events=number), between], settings)
 
 
 def _check_falls(job: str, of: Mapping[str, Aggregate]) -> None:
@@ -168,10 +160,9 @@ class _While:
     then: Mapping[str, pl.Expr]
 
     def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        is_late = events[self.event_time] <= clock.previous_watermark
-        late, on_time = events.filter(is_late), events.filter(~is_late)
+        new, late = on_time(events, self.event_time, clock)
         is_over = self.silence.has_run_out(state, clock)
-        came = waiting(on_time, self.events, self.event_time, self.state, **{self.counted: pl.lit(1, pl.Int64)})
+        came = waiting(new, self.events, self.event_time, self.state, **{self.counted: pl.lit(1, pl.Int64)})
         rows = pl.concat([state.select(self.state.names), came])
         output, between = empty(self.output), empty(self.between.schema)
         if is_over or (rows[DEADLINE] <= clock.watermark).any():
@@ -180,7 +171,7 @@ class _While:
             output, between = cut.ended(self.output, holds=True), cut.ended(self.between.schema, holds=False)
             rows = pl.concat([cut.still_open(), rows.filter(waits)])
         return Step(
-            state=self.silence.renew(rows, state, on_time, self.key, clock),
+            state=self.silence.renew(rows, state, new, self.key, clock),
             output=output,
             late=late,
             side={self.between.name: between},
@@ -196,7 +187,7 @@ class _Cut:
 
     def __init__(self, job: _While, rows: pl.DataFrame, clock: Clock, *, is_over: bool = False) -> None:
         self._job = job
-        self._spans = Spans(job.of, rows, job.key, job.event_time, job.events.names, job.start)
+        self._spans = Spans(job.of, rows, job.key, job.event_time, job.events, job.start)
         self._rows, begins_key = self._spans.ordered.events, self._spans.ordered.begins_key
         time, watermark, pause = to_micros(self._rows[job.event_time]), micros(clock.watermark), micros(job.pause)
         holds = self._rows.with_columns(job.while_.fill_null(value=False).alias(HOLDS))[HOLDS].to_numpy().copy()

@@ -1,6 +1,6 @@
 """Aggregate consecutive events of a key, in order, of which the first row may stand for several events already."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import polars as pl
@@ -12,34 +12,39 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.rows.exact_sums import fitted, units
 from keyfold.operators.aggregation.aggregates import Aggregate, value_type
+from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.ordering import in_order
+from keyfold.operators.stepping import optional, tie_columns
 from keyfold.schemas import arrow_type, field_of
 
 Rows = NDArray[np.intp]
 
 
-def kept_fields(job: str, of: Mapping[str, Aggregate], source: Input, output: pa.Schema) -> list[pa.Field]:
-    """Return the columns of the aggregates in a row that stands for several events; its event columns are of the last event.
+def span_columns(
+    job: str,
+    of: Mapping[str, Aggregate],
+    source: Input,
+    key: tuple[str, ...],
+    output_columns: OutputColumns,
+    table: pa.Schema,
+) -> list[pa.Field]:
+    """Return the columns of a row that is an event or stands for several: the key, the aggregates, and those of the last event.
 
     Raises:
-        Misconfigured: a value is of a column that events lack, or has the name of one that they have; or a sum is not of whole numbers or decimals.
+        Misconfigured: a value is of a column that events lack, or a sum is not of whole numbers or decimals.
     """
-    found = list[pa.Field]()
+    events, output, found = source.schema, output_columns.aggregates_in(table), list[pa.Field]()
     for name, one in of.items():
         where, kind = f"job {job}: {name}", pa.int64()
         for root in one.value.meta.root_names():
-            field_of(where, root, source.schema)
+            field_of(where, root, events)
         if one.joined in ("first", "min", "max", "sum") and not one.counts:
             kind = arrow_type(value_type(where, name, one, source, output))
         if one.joined == "sum":
             kind = sum_type(where, kind)
         if one.joined != "last":
-            if name in source.schema.names:
-                raise Misconfigured(
-                    f"{where}: events have a column of this name, which state keeps too; name it otherwise"
-                )
             found.append(pa.field(name, kind))
-    return found
+    return [*map(events.field, key), *found, *optional(events, key)]
 
 
 def sum_type(where: str, kind: pa.DataType) -> pa.DataType:
@@ -89,14 +94,14 @@ class Spans:
         state: pl.DataFrame,
         key: tuple[str, ...],
         event_time: str,
-        events: Sequence[str],
+        events: pa.Schema,
         start: str,
     ) -> None:
         self._of, self._state, self._start = of, state, start
         (self._counted,) = (column for column, one in of.items() if one.counts)
         # Few rows have aggregates, so those columns are not put in order.
-        narrow = state.select(*events, start, self._counted).with_row_index("#at")
-        self.ordered = in_order(narrow, key, event_time, [one for one in events if one not in (*key, event_time)])
+        narrow = state.select(*events.names, start, self._counted).with_row_index("#at")
+        self.ordered = in_order(narrow, key, event_time, tie_columns(events, key, event_time))
         self._rows, self._at = self.ordered.events, self.ordered.events["#at"]
         self._counts = self._rows[self._counted].to_numpy()
         self._counts_until = np.cumsum(self._counts)

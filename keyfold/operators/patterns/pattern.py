@@ -18,13 +18,14 @@ import pyarrow as pa
 from keyfold.columns import column, lineage_of, meaning_of, passed_on, required, unit_of
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import STEP_DECIDES, Input, Source, as_input
+from keyfold.keyed.job.inputs import Input, Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append
 from keyfold.operators.ordering import in_order
 from keyfold.operators.patterns.matching import Passed, find
 from keyfold.operators.patterns.vocabulary import Pattern
+from keyfold.operators.stepping import on_time, step_job, tie_columns
 from keyfold.schemas import check_condition, names_of, require
 from keyfold.stream import TIMESTAMP
 from keyfold.times import micros, to_micros
@@ -98,19 +99,10 @@ def pattern(
         for one, origin in columns.items()
     ]
     output = _output(events, source, key, patterns, keep)
-    return KeyedJob(
-        name,
-        replace(source, columns=events, final_at=STEP_DECIDES, conserved=False),
-        key,
-        State(
-            pa.schema([*others, pa.field(PATTERN, pa.string()), *of_steps, pa.field(DEADLINE, TIMESTAMP)]),
-            events=pl.lit(0),
-        ),
-        _PatternStep(tuple(events.names), key, source.event_time, dict(patterns), taken, tuple(output.names)),
-        Append(output, events=pl.lit(0)),
-        closes_in_order=True,
-        **settings,
-    )
+    state = pa.schema([*others, pa.field(PATTERN, pa.string()), *of_steps, pa.field(DEADLINE, TIMESTAMP)])
+    step = _PatternStep(events, key, source.event_time, dict(patterns), taken, tuple(output.names))
+    source, tables = replace(source, columns=events, conserved=False), Append(output, events=pl.lit(0))
+    return step_job(name, source, key, State(state, events=pl.lit(0)), step, tables, settings)
 
 
 @dataclass(frozen=True)
@@ -126,7 +118,7 @@ class _PatternStep:
         output: the columns of a match.
     """
 
-    columns: tuple[str, ...]
+    columns: pa.Schema
     key: tuple[str, ...]
     event_time: str
     patterns: Mapping[str, Pattern]
@@ -135,13 +127,13 @@ class _PatternStep:
 
     def __call__(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         """Process a batch: every event waits, is searched, or is late; every match is written once."""
-        is_late = events[self.event_time] <= clock.previous_watermark
-        on_time = events.filter(~is_late).select(self.columns)
-        came = pl.concat([state.filter(pl.col(PATTERN).is_null()).select(self.columns), on_time])
+        new, late = on_time(events, self.event_time, clock)
+        names = self.columns.names
+        came = pl.concat([state.filter(pl.col(PATTERN).is_null()).select(names), new.select(names)])
         has_passed = came[self.event_time] <= clock.watermark
         waiting = came.filter(~has_passed).with_columns(pl.col(self.event_time).alias(DEADLINE))
-        ties = [name for name in self.columns if name not in (*self.key, self.event_time)]
-        ordered = in_order(came.filter(has_passed), self.key, self.event_time, ties)
+        others = tie_columns(self.columns, self.key, self.event_time)
+        ordered = in_order(came.filter(has_passed), self.key, self.event_time, others)
         passed = Passed(ordered, self.key, to_micros(ordered.events[self.event_time]))
         matches, begun = [state.clear().select(self.output)], [waiting]
         for name, one in self.patterns.items():
@@ -155,7 +147,7 @@ class _PatternStep:
         return Step(
             state=pl.concat([state.clear(), *begun], how="diagonal"),
             output=pl.concat(matches, how="diagonal"),
-            late=events.filter(is_late),
+            late=late,
         )
 
     def _columns_of(self, step: str) -> list[pl.Expr]:
