@@ -16,9 +16,11 @@ from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.open_lineage import Dataset, lineage_reported
 from keyfold.runners import Runners
+from keyfold.schemas import require
 from keyfold.storage.place import local_path, to_place
 from keyfold.storage.reachable import check_conditions
 from keyfold.stream import Stream
+from keyfold.times import as_duration
 
 
 def ingest(
@@ -26,7 +28,7 @@ def ingest(
     stream: Stream,
     landing: Landing | str | None = None,
     *,
-    settle: timedelta = timedelta(0),
+    settle: timedelta | str = timedelta(0),
     reread_changed: bool = False,
     on_batch: Callable[[Progress], None] | None = None,
     max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
@@ -42,7 +44,7 @@ def ingest(
         stream: the stream.
         landing: the folder (a path, or text such as `s3a://BUCKET/FOLDER`), read with its subfolders, or the topic; by default
             the stream's landing folder.
-        settle: time since the last change after which a file is complete; 0 if nobody writes during the run. Ignored for
+        settle: time since the last change after which a file is complete, also as text (`"5s"`); 0 if nobody writes during the run. Ignored for
             streams with done markers.
         reread_changed: read files again that changed after they were read. Rows already in the tables are dropped by id.
         on_batch: called after each batch is committed.
@@ -60,6 +62,9 @@ def ingest(
         >>> keyfold.ingest(keyfold.Lakehouse("~/lakehouse"), STREAMS["ride_points"]).accepted  # doctest: +SKIP
         1200
     """
+    require("ingest: the lakehouse", lakehouse, Lakehouse, "a Lakehouse, such as Lakehouse('lakehouse')")
+    require("ingest: the stream", stream, Stream, "a Stream, and not its name")
+    settle = as_duration("ingest: settle", settle)
     if reread_changed:
         _check_reread(stream)
     unreported: list[str] = []

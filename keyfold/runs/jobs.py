@@ -25,6 +25,7 @@ from keyfold.runners import Runners
 from keyfold.runs.health import samples_of_job, served
 from keyfold.runs.reporting import reported, written_by_job
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_job
+from keyfold.schemas import require
 from keyfold.sinks.kafka import Published, Publisher
 
 
@@ -116,6 +117,8 @@ def run(
         >>> keyfold.run(lakehouse, RIDE_SUMMARIES).counts.events  # doctest: +SKIP
         1200
     """
+    require("run: the lakehouse", lakehouse, Lakehouse, "a Lakehouse, such as Lakehouse('lakehouse')")
+    require("run: the job", job, KeyedJob, "a KeyedJob, and not its name")
     job = configured_job(lakehouse, job, mode, parameters)
     if isinstance(mode, Replay):
         return JobRun(**vars(runner.run_job(lakehouse, job, mode, options=options, runners=runners)))

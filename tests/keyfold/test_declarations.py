@@ -8,7 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from keyfold import STEP_DECIDES, Append, Input, KeyedJob, Lookup, Stream, Upsert, parameter, required
+import keyfold
+from keyfold import STEP_DECIDES, Append, Input, KeyedJob, Lakehouse, Lookup, Stream, Upsert, parameter, required
 from keyfold.errors import Misconfigured
 from keyfold.operators import (
     Held,
@@ -64,6 +65,7 @@ stream: Any = Stream
 UNTYPED: Any = CLICKS
 UNTYPED_NAME: Any = "n"
 NEVER: Any = "never"
+UNTYPED_JOB: Any = "visits"
 UNTYPED_HOW: Any = "outer"
 UNTYPED_KEY: Any = pl.col("user")
 FAULTS: dict[str, Callable[[], Any]] = {
@@ -211,6 +213,12 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "key's column user is string in clicks, and int64 in l": lambda: lookup_join(
         "j", CLICKS, ("l", Lookup("p.csv", {"user": pl.Int64, "age": pl.Int64}, "user"))
     ),
+    "run: the job is 'visits'; it must be a KeyedJob, and not its name": lambda: keyfold.run(
+        Lakehouse("h"), UNTYPED_JOB
+    ),
+    "run: the lakehouse is 'visits'; it must be a Lakehouse": lambda: keyfold.run(UNTYPED_JOB, job()),
+    "ingest: the stream is 'visits'; it must be a Stream": lambda: keyfold.ingest(Lakehouse("h"), UNTYPED_JOB),
+    "ingest: settle is 'soon': write a number": lambda: keyfold.ingest(Lakehouse("h"), CLICKS, settle="soon"),
     "user is uint8, which a Delta table": lambda: Append({"user": pl.UInt8}),
     "key has no column usr; it has user": lambda: Upsert({"user": pl.String}, "usr"),
 }

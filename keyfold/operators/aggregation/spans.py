@@ -31,7 +31,7 @@ def span_columns(
     """Return the columns of a row that is an event or stands for several: the key, the aggregates, and those of the last event.
 
     Raises:
-        Misconfigured: a value is of a column that events lack, or a sum is not of whole numbers or decimals.
+        Misconfigured: a value is of a column that events lack, or has the name of one that they have; or a sum is not of whole numbers or decimals.
     """
     events, output, found = source.schema, output_columns.aggregates_in(table), list[pa.Field]()
     for name, one in of.items():
@@ -43,6 +43,10 @@ def span_columns(
         if one.joined == "sum":
             kind = sum_type(where, kind)
         if one.joined != "last":
+            if name in events.names:
+                raise Misconfigured(
+                    f"{where}: events have a column of this name, which state keeps too; name it otherwise"
+                )
             found.append(pa.field(name, kind))
     return [*map(events.field, key), *found, *optional(events, key)]
 
