@@ -170,22 +170,7 @@ def _run(lakehouse: Lakehouse, folder: Path | None) -> tuple[dg.ExecuteInProcess
             raise_on_error=False,
             asset_selection=assets_of(defs, "rides") if folder else None,
         )
-    show_on_timeline(instance, result.run_id)
     return result, instance
-
-
-def show_on_timeline(instance: dg.DagsterInstance, run_id: str) -> None:
-    """Let Dagster's first page show the run: it leaves out runs that no code location is known of."""
-    from dagster._core.remote_origin import (  # noqa: PLC0415 - private: there is no public way
-        RegisteredCodeLocationOrigin,
-        RemoteJobOrigin,
-        RemoteRepositoryOrigin,
-    )
-
-    run = instance.get_run_by_id(run_id)
-    if run is not None:
-        repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("keyfold"), "__repository__")
-        instance.run_storage.replace_job_origin(run, RemoteJobOrigin(repository, run.job_name))
 
 
 def _instance(lakehouse: Lakehouse) -> dg.DagsterInstance:

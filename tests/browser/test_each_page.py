@@ -7,11 +7,9 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import dagster as dg
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from dagster_project.demo.run import show_on_timeline
 from keyfold.dagster.quality.pages import ResultPages
 from tests.browser.other_sites import Beacon
 from tests.keyfold.dagster.quality.test_pages import WORDS, add
@@ -64,20 +62,6 @@ def test_the_graph_of_a_group_shows_its_assets_by_name(pages: ServedDagster, pag
 def test_each_kind_of_page_shows_what_it_is_of(pages: ServedDagster, page: Page, address: str, text: str):
     page.goto(f"{pages.url}/{address}")
     expect(page.get_by_text(text, exact=True).first).to_be_visible()
-
-
-def test_the_first_page_shows_the_run_of_a_script_such_as_the_demo(pages: ServedDagster, page: Page):
-    @dg.asset
-    def one() -> None: ...
-
-    with dg.DagsterInstance.from_config(pages.environment["DAGSTER_HOME"]) as instance:
-        definitions = dg.Definitions([one]).resolve_implicit_global_asset_job_def()
-        run = definitions.execute_in_process(instance=instance)
-        page.goto(f"{pages.url}/overview")
-        expect(page.get_by_text("No runs or scheduled ticks").first).to_be_visible()
-        show_on_timeline(instance, run.run_id)
-    page.reload()
-    expect(page.get_by_text("Jobless asset materializations").first).to_be_visible()
 
 
 @pytest.mark.usefixtures("quiet")

@@ -13,9 +13,8 @@ def test_a_guest_that_follows_the_page_has_rows_and_checks_and_sees_a_check_fail
     story(tmp_path)
 
 
-PRIVATE = {"serving", "demo"}
-"""`make ui` puts a gate before Dagster's web server, and `make demo` its run on the first page, for which there is no public way; neither
-is of a code location."""
+PRIVATE = {"serving"}
+"""`make ui` puts a gate before Dagster's web server, for which there is no public way; it is not of a code location."""
 
 
 def test_nothing_that_loads_or_runs_imports_what_is_private_to_dagster():
