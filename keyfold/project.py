@@ -39,7 +39,8 @@ class Project:
         suites_in: the package with a module for each table; the module's `EXPECTATIONS` is the table's suite.
         groups_in: the package with a module for each group of assets, whose `GROUP` is made by `keyfold.dagster.keyfold_group`.
         packages: the project's own packages that workers need.
-        commands: commands that the project adds to `keyfold`, by name: `module:name` of the function, whose docstring is the help.
+        commands: commands that the project adds to `keyfold`, by name: `module:name` of the function, whose docstring is the help. A
+            parameter `lakehouse` becomes `--home`; `keyfold.cli.terminal.report` prints what it made, as JSON with `--json`.
         translator_at: `module:NAME` of the `KeyfoldTranslator` of its assets, for continuous runs, which report to Dagster from outside
             of a code location; empty for the default one.
 

@@ -79,7 +79,7 @@ def _raw(stream: Stream, column: str) -> str:
     parts = [*(f"`{name}`" for name in source.names), *(["the file's path"] if source.path else [])]
     if column == stream.event_time and stream.missing_time == "arrival":
         parts.append("the arrival")
-    return ", else ".join(parts) if parts else f"always `{source.constant}`"
+    return ", else ".join(parts) or ("the place in its list" if source.place else "the whole line")
 
 
 def main() -> None:

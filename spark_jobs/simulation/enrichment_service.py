@@ -8,7 +8,6 @@ import json
 import sys
 import threading
 import time
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from hashlib import sha256
 from hmac import compare_digest
@@ -23,8 +22,6 @@ from keyfold.cli.terminal import report, stop_on_signal
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, MAX_EVENTS
 
 MAX_BODY_BYTES = 32 * 2**20
-MAX_ANSWERS = 1_000
-"""Number of answers kept for repeated idempotency keys; the least recently used are dropped first."""
 
 _PATHS = "there are POST /enrich and GET /stats"
 
@@ -66,7 +63,7 @@ class DemoService:
         self._lock = threading.Lock()
         self._counts = {"calls": 0, "repeated_calls": 0, "events": 0, "in_flight_most": 0}
         self._in_flight = 0
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: dict[str, _Known] = {}
         try:
             self._server = _Server((host, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -120,16 +117,13 @@ class DemoService:
             self._counts[name] += more
 
     def _recall(self, key: str | None, digest: bytes) -> _Known:
-        """Return the state of an idempotency key; a new one if the key is unknown or dropped."""
+        """Return the state of an idempotency key; a new one if the key is unknown."""
         if key is None:
             return _Known(digest)
         with self._lock:
             known = self._known.setdefault(key, _Known(digest))
             if known.body_digest != digest:
                 raise _RefusedError(422, f"this {KEY_HEADER} came before with other events")
-            self._known.move_to_end(key)
-            if len(self._known) > MAX_ANSWERS:
-                self._known.popitem(last=False)
             return known
 
     def _work(self, key: str, tries: int, events: list[Any]) -> str:

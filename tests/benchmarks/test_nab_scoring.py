@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 
 from benchmarks.nab_scoring import (
     PROFILES,
-    STANDARD,
     ScoredSeries,
     best_result,
     probationary_rows,
     result_at,
-    row_values,
     scaled_sigmoid,
     sweep,
 )
@@ -82,22 +80,6 @@ def test_no_alarm_scores_nothing_and_the_first_row_of_each_window_scores_a_hundr
     for profile in PROFILES:
         assert best_result([alarms(100, [], windows)], profile).normalised == 0
         assert result_at(1.0, [alarms(100, [40, 80], windows)], profile).normalised == pytest.approx(100)
-
-
-def test_an_alarm_at_the_second_of_two_rows_is_worth_what_the_benchmarks_own_tests_say():
-    found = row_values(40, [(30, 31)])["worth"][31]
-    assert found == pytest.approx(0.8482836399575131 / 0.9866142981514305, abs=1e-12)
-
-
-def test_one_threshold_over_all_series_is_found():
-    windows = ((50, 59),)
-    loud, quiet = np.zeros(100), np.zeros(100)
-    loud[[30, 31, 50]] = 0.9, 0.8, 0.7
-    quiet[[50, 90]] = 0.6, 0.2
-    best = best_result([ScoredSeries(loud, windows), ScoredSeries(quiet, windows)], STANDARD)
-    assert best.threshold == 0.6
-    assert best.raw == pytest.approx(2 - 2 * 0.11)
-    assert best.normalised == pytest.approx(100 * (best.raw + 2) / 4)
 
 
 @given(st.lists(some_series(), min_size=1, max_size=4), st.sampled_from(PROFILES))

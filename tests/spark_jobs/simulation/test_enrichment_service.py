@@ -15,7 +15,6 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER
-from spark_jobs.simulation import enrichment_service
 from spark_jobs.simulation.enrichment_service import DemoService
 
 
@@ -64,16 +63,6 @@ def test_a_key_with_other_events_is_refused():
         assert post(demo.url, numbered(4), "a").status_code == 422
 
 
-def test_answers_are_forgotten_oldest_first_when_they_are_too_many(monkeypatch):
-    monkeypatch.setattr(enrichment_service, "MAX_ANSWERS", 3)
-    with DemoService() as demo:
-        repeated = []
-        for number in (0, 1, 2, 3, 3, 0):
-            post(demo.url, [{"n": number}], f"key {number}")
-            repeated.append(demo.stats()["repeated_calls"])
-    assert repeated == [0, 0, 0, 0, 1, 1]
-
-
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
@@ -118,15 +107,8 @@ def test_a_port_that_is_taken_is_told():
 
 
 def test_the_command_serves_until_it_is_told_to_end():
-    command = [
-        sys.executable,
-        "-c",
-        "from keyfold.cli.app import app; app()",
-        "demo-service",
-        "--port",
-        "0",
-        "--json",
-    ]
+    code = "from keyfold.cli.app import app; app()"
+    command = [sys.executable, "-c", code, "demo-service", "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
         assert process.stdout
         url = json.loads(process.stdout.readline())["service"]
