@@ -123,22 +123,6 @@ def forget(table: Place) -> int:
     return len(gone)
 
 
-def forget_log(table: Place) -> None:
-    """Delete a table's log entries before its newest version, since their statistics may hold erased values.
-
-    Not for tables that are read by version, as jobs read event tables.
-    """
-    delta = DeltaTable(str(table))
-    check_held()
-    delta.create_checkpoint()
-    log, newest = table / "_delta_log", f"{delta.version():020d}"
-    for path in sorted(log.iterdir()):
-        # The newest entry stays: some readers report a log that has only a checkpoint as truncated.
-        if path.name[:20].isdigit() and path.name[:20] < newest:
-            path.unlink(missing_ok=True)
-    sync_folder(log)
-
-
 def _files_with(delta: DeltaTable, table: Place, found: Rows) -> list[str]:
     schema = delta.to_pyarrow_dataset().schema
     # Columns that were added to the table after a file was written are NULL.

@@ -25,7 +25,7 @@ from keyfold.ingestion.parsing.mapping import path_value
 from keyfold.journal.checksums import record_checksums
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.reading import scan_table
-from keyfold.lakehouse.row_erasure import change_rows, erase_rows, forget, forget_log
+from keyfold.lakehouse.row_erasure import change_rows, erase_rows, forget
 from keyfold.state.rows.keys import wanted_keys
 from keyfold.storage.place import Place, path_below, to_place
 from keyfold.stream import Stream
@@ -94,12 +94,9 @@ def erase_in_ingest(
 
 
 def forget_in_ingest(lakehouse: Lakehouse, stream: Stream) -> int:
-    """Delete the tables' histories, and record checksums; returns the number of deleted files."""
-    events, quarantine = lakehouse.events(stream.name), lakehouse.quarantine(stream.name)
-    deleted = sum(forget(table) for table in (events, quarantine) if is_table(table))
-    if is_table(quarantine):
-        # Jobs read the log of the event table. Nobody reads that of the quarantine.
-        forget_log(quarantine)
+    """Delete the files of the tables' older versions, and record checksums; returns the number of deleted files."""
+    tables = (lakehouse.events(stream.name), lakehouse.quarantine(stream.name))
+    deleted = sum(forget(table) for table in tables if is_table(table))
     birth, done = existing_ingest(lakehouse, stream.name), ingest_journal(lakehouse, stream.name).last_done()
     if birth and done:
         record_checksums(birth.journal, birth.checksummed, done.batch)

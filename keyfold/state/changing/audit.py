@@ -15,7 +15,7 @@ from keyfold.lakehouse import Lakehouse, create_table, exclusive, is_table
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.reading import scan_table
-from keyfold.lakehouse.row_erasure import change_rows, forget, forget_log
+from keyfold.lakehouse.row_erasure import change_rows, forget
 from keyfold.stream import TIMESTAMP
 
 EDITS = pa.schema(
@@ -110,7 +110,6 @@ def mask_in_edits(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, 
         if not dry_run:
             change_rows(table, lambda rows: rows.filter(is_masked), lambda rows: rows.with_columns(keys=masked))
             forget(table)
-            forget_log(table)
     return int(count)
 
 

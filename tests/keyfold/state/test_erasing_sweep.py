@@ -130,7 +130,6 @@ def test_no_file_holds_what_was_erased(spark, tmp_path_factory, key, is_private)
         edit_state(lakehouse, job, Edit((key,), {"clicks": "clicks"}, BY), runners=spark)
         edited = pl.read_delta(str(lakehouse.monitoring("edits")))["keys"][0]
         assert json.loads(edited) == [{"user": MASK if is_private else key}]
-        # Delta's own compaction writes the least and the greatest values into the log.
         for table in (lakehouse.quarantine("clicks"), lakehouse.monitoring("edits")):
             compact(table)
         erasure = ({"user": [key]}, BY)
