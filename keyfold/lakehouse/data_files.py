@@ -3,11 +3,11 @@
 import os
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated
 
 import polars as pl
 import pyarrow as pa
@@ -78,20 +78,12 @@ def write_data_file(
     with new_file(table / name.path, name) as file, _faults_of_the_disk(table / name.path):
         frame.write_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
         size = file.seek(0, os.SEEK_END)
-    times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
-    spans = frame.select(
-        *(pl.col(name).min().dt.strftime(ISO_FORMAT).alias(f"first {name}") for name in times),
-        *(pl.col(name).max().dt.strftime(ISO_FORMAT).alias(f"last {name}") for name in times),
-    )
-    # A column without values has no minimum and maximum, and is left out below.
-    span: dict[str, Any] = spans.row(0, named=True) if times else {}
-    return WrittenFile(
-        path=name.path.as_posix(),
-        rows=frame.height,
-        bytes=size,
-        first={name: span[f"first {name}"] for name in times if span[f"first {name}"]},
-        last={name: span[f"last {name}"] for name in times if span[f"last {name}"]},
-    )
+    spans = {
+        of: frame.select(first=pl.min(of).dt.strftime(ISO_FORMAT), last=pl.max(of).dt.strftime(ISO_FORMAT)).row(0)
+        for of in _times(schema)
+    }
+    # A column without values has no minimum and maximum, and is left out.
+    return _written(name, frame.height, size, {of: span for of, span in spans.items() if span[0]})
 
 
 def write_rows(rows: pl.LazyFrame, table: Place, schema: pa.Schema) -> WrittenFile:
@@ -113,14 +105,16 @@ def write_rows(rows: pl.LazyFrame, table: Place, schema: pa.Schema) -> WrittenFi
         size = file.seek(0, os.SEEK_END)
         # Row count and statistics come from the footer, since the streamed rows are no longer in memory.
         footer = pq.read_metadata(file)
-    spans = _spans(footer, [field.name for field in schema if pa.types.is_timestamp(field.type)])
-    return WrittenFile(
-        path=name.path.as_posix(),
-        rows=footer.num_rows,
-        bytes=size,
-        first={name: first for name, (first, _) in spans.items()},
-        last={name: last for name, (_, last) in spans.items()},
-    )
+    return _written(name, footer.num_rows, size, _spans(footer, _times(schema)))
+
+
+def _written(name: "_Name", rows: int, size: int, spans: Mapping[str, tuple[str, str]]) -> WrittenFile:
+    first, last = ({of: span[end] for of, span in spans.items()} for end in (0, 1))
+    return WrittenFile(path=name.path.as_posix(), rows=rows, bytes=size, first=first, last=last)
+
+
+def _times(schema: pa.Schema) -> list[str]:
+    return [field.name for field in schema if pa.types.is_timestamp(field.type)]
 
 
 @contextmanager

@@ -33,11 +33,7 @@ from keyfold.stream import Stream
 ABSENT, FOUND, UNKNOWN = 0, 1, 2
 
 
-Values = Mapping[str, pl.Series]
-"""The values that are erased, by column, in the column's type."""
-
-
-def typed_values(stream: Stream, texts: Mapping[str, Sequence[str]]) -> Values:
+def typed_values(stream: Stream, texts: Mapping[str, Sequence[str]]) -> dict[str, pl.Series]:
     """Parse values as the types of their columns.
 
     Raises:

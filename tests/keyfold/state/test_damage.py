@@ -202,8 +202,12 @@ def test_state_that_is_damaged_is_named_and_nothing_is_rewritten(spark, ran, wri
             lambda generation: next(generation.folder.glob("journal/*1.done.json")).write_text("{"),
             "journal.*done.json",
         ),
+        (
+            lambda generation: max((generation.table("late.windows") / "_delta_log").glob("*.json")).unlink(),
+            "lacks its last batch; run the job once first, which commits it: `keyfold run windows`",
+        ),
     ],
-    ids=["the birth record", "half of it", "a table", "half of a commit record"],
+    ids=["the birth record", "half of it", "a table", "half of a commit record", "a table's last commit"],
 )
 def test_a_generation_that_is_not_whole_is_not_rewritten(spark, ran, write, lose, why):
     lose(live(ran))
