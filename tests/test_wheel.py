@@ -132,7 +132,7 @@ def test_from_the_wheel_a_new_project_runs_its_demo_and_its_tests_and_takes_a_st
         "hourly_plant",
         "hourly_trips",
     ]
-    run(project, python, "-m", "dagster", "definitions", "validate", "-w", "workspace.yaml")
+    run(project, python, "-m", "dagster", "definitions", "validate")
     assert " passed" in run(project, python, "-m", "pytest", "-q")
     # What `make demo` runs.
     told = json.loads(run(project, keyfold, "ingest", "plant", "--from", "sample", "--settle", "0", "--json"))

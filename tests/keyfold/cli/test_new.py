@@ -338,7 +338,7 @@ def test_a_new_project_has_its_files_and_a_sample_and_ruff_finds_nothing_in_them
     summary = json.loads(told.stdout)
     files = {path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file()}
     assert files == {*summary["files"], "sample/plant.ndjson"}
-    assert {"pyproject.toml", "workspace.yaml", "Makefile", ".gitignore"} <= files
+    assert {"pyproject.toml", "Makefile", ".gitignore"} <= files
     assert (summary["accepted"], summary["rejected"], summary["key"]) == (180, 0, "sensor_id")
     texts = {Path(name): (project / name).read_text() for name in summary["files"]}
     assert not any("{{" in text or "{%" in text for text in texts.values())
