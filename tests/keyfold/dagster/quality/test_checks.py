@@ -134,6 +134,7 @@ def test_what_could_not_be_evaluated_says_why_and_spoils_no_other_check():
         "condition": (critical.not_null("ride", "…", row_condition="tip > 0"), 'unable to find column "tip"'),
         "dictionary": (critical.not_null("ride", "…", row_condition={"type": "like"}), "is no text; write it in SQL"),
         "type": (critical.between("ride", "…", min_value=0), "must either be None or of the same type"),
+        "share": (critical.not_null("ride", "…", mostly=2), "ValidationError"),
         "unknown": (critical("expect_nothing", "…"), "expect_nothing not found"),
         "argument": (critical("expect_column_values_to_not_be_null", "…", colum="fare"), "ValidationError"),
     }
