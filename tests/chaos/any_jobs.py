@@ -11,7 +11,19 @@ import polars as pl
 
 import keyfold
 from keyfold import Input, Rule, Stream
-from keyfold.operators import count, interval_join, last_rows, running, sessions, totals, windows
+from keyfold.operators import (
+    Pattern,
+    count,
+    first_rows,
+    interval_join,
+    last_rows,
+    pattern,
+    running,
+    sessions,
+    top_rows,
+    totals,
+    windows,
+)
 from keyfold.operators import sum as sum_of
 
 CLICKS = Stream(
@@ -48,6 +60,7 @@ DEAR = Input(
     columns=("user", "dear", "paid_at"),
     delay="6h",
 )
+LOW_HIGH = {"low": pl.col("cents") < 4, "high": pl.col("cents") > 5}
 HALF_AN_HOUR = timedelta(minutes=30)
 MORE = pl.col("clicks") - pl.col("clicks_before").fill_null(0)
 JOBS = {
@@ -59,6 +72,9 @@ JOBS = {
         sessions("visits", IN_TIME, COUNTED, key="user", gap="90m"),
         running("so_far", IN_TIME, {"number": count(), "paid": sum_of("cents")}, key="user"),
         last_rows("latest", IN_TIME, key="user"),
+        first_rows("earliest", IN_TIME, key="user"),
+        top_rows("dearest", IN_TIME, n=2, highest="cents", key="user"),
+        pattern("rises", IN_TIME, {"rise": Pattern(LOW_HIGH, within="2h")}, key="user", keep=["id"]),
         interval_join("pairs", ("cheap", CHEAP), ("dear", DEAR), "user", earliest=-HALF_AN_HOUR, latest=HALF_AN_HOUR),
         totals("of_hours", Input(HOURS.table(), at="window_end"), {"clicks": sum_of("clicks")}, key="user"),
         totals("of_changes", Input(UPSERTED.changes(), "changed_at"), {"clicks": sum_of(MORE)}, key="user"),
@@ -89,6 +105,19 @@ def expected(clicks: Mapping[int, Click]) -> dict[str, Rows]:
             (user, at, *_counted(rows[: n + 1])) for user, rows in users.items() for n, (at, *_) in enumerate(rows)
         ],
         "latest": [(user, rows[-1][0]) for user, rows in users.items()],
+        "earliest": [(user, rows[0][0]) for user, rows in users.items()],
+        "dearest": [
+            (user, cents, rank)
+            for user, rows in users.items()
+            for rank, cents in enumerate(sorted((row[2] for row in rows), reverse=True)[:2], start=1)
+        ],
+        "rises": [
+            (user, low, high)
+            for user, rows in users.items()
+            for n, (at, low, cents) in enumerate(rows)
+            for then, high in [next(((then, high) for then, high, dear in rows[n + 1 :] if dear > 5), (at, None))]
+            if cents < 4 and high is not None and then - at <= timedelta(hours=2)
+        ],
         "pairs": [
             (user, cheap, dear)
             for user, rows in users.items()
@@ -109,6 +138,9 @@ COLUMNS = {
     "visits": ("user", "window_start", "clicks", "cents"),
     "so_far": ("user", "at", "number", "paid"),
     "latest": ("user", "at"),
+    "earliest": ("user", "at"),
+    "dearest": ("user", "cents", "rank"),
+    "rises": ("user", "low_id", "high_id"),
     "pairs": ("user", "id", "dear"),
     "of_hours": ("user", "clicks"),
     "of_changes": ("user", "clicks"),
