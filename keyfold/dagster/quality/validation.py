@@ -61,9 +61,9 @@ def validate(
         try:
             _refuse_missing_columns(one, schema)
             condition = arguments_of(one).get("row_condition")
-            if str(condition) not in frames:
-                frames[str(condition)] = rows_where(condition, rows, schema)
-            chosen = frames[str(condition)]
+            if repr(condition) not in frames:
+                frames[repr(condition)] = rows_where(condition, rows, schema)
+            chosen = frames[repr(condition)]
             prepared[check] = chosen, plan_of(_without_condition(one), chosen, schema)
         except Refused as refused:
             outcomes[check].problem = str(refused)
