@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self
 
 import httpx
 from pydantic import BaseModel, Field, ValidationError
@@ -37,6 +37,9 @@ ANSWER_CHARACTERS = 1000
 MAX_ANSWER_BYTES = 64 << 20
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 30.0
 """Seconds of the longest pause after the first try, which doubles with each; and of any pause, `Retry-After` included."""
+
+_Reply = tuple[list[Outcome], float, bool]
+"""Of a call: an outcome per event; the seconds to wait, as the service asks; whether it answered, so that the batch's key is used up."""
 
 
 class EnrichmentClient:
@@ -79,23 +82,23 @@ class EnrichmentClient:
         places = list(range(len(batch)))
         part = batch
         for attempt in range(1, self._parameters.max_attempts + 1):
-            reply = await self._post(part)
+            found, retry_after, answered = await self._post(part)
             is_last = attempt == self._parameters.max_attempts
-            again = [at for at, outcome in enumerate(reply.outcomes) if not (outcome.is_final or is_last)]
+            again = [at for at, outcome in enumerate(found) if not (outcome.is_final or is_last)]
             for at in set(range(len(part))).difference(again):
-                outcomes[places[at]] = reply.outcomes[at]._replace(attempts=attempt)
+                outcomes[places[at]] = found[at]._replace(attempts=attempt)
             if not again:
                 break
             places = [places[at] for at in again]
             # An unanswered batch keeps its key: the service may have processed it already.
-            part = part.again(again) if reply.answered else part
-            await self._sleep(self._pause(attempt, reply.retry_after))
+            part = part.again(again) if answered else part
+            await self._sleep(self._pause(attempt, retry_after))
         return [outcomes[place] for place in range(len(batch))]
 
     def _pause(self, attempt: int, retry_after: float) -> float:
         return min(LONGEST_PAUSE, retry_after + self._chance() * min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (attempt - 1)))
 
-    async def _post(self, batch: Batch) -> "_Reply":
+    async def _post(self, batch: Batch) -> _Reply:
         request = httpx.Request(
             "POST", self._url, headers={**self._headers, KEY_HEADER: batch.idempotency_key}, content=batch.body()
         )
@@ -117,10 +120,10 @@ class EnrichmentClient:
             outcomes = read_results(text, len(batch))
         except (ValueError, RecursionError) as error:
             return self._failed(batch, status, f"malformed answer, {error}: {text}", retry_after)
-        return _Reply([self._shown(outcome) for outcome in outcomes], retry_after, answered=True)
+        return [self._shown(outcome) for outcome in outcomes], retry_after, True
 
-    def _failed(self, batch: Batch, status: int | None, answer: str, retry_after: float = 0) -> "_Reply":
-        return _Reply([self._shown(Outcome(None, 1, status, answer))] * len(batch), retry_after)
+    def _failed(self, batch: Batch, status: int | None, answer: str, retry_after: float = 0) -> _Reply:
+        return [self._shown(Outcome(None, 1, status, answer))] * len(batch), retry_after, False
 
     def _shown(self, outcome: Outcome) -> Outcome:
         """Return an outcome that may be stored: without a token that the service sent back, and in valid UTF-8."""
@@ -146,20 +149,6 @@ async def _whole(response: httpx.Response) -> httpx.Response:
     # As it came: a body that is said to be compressed is not decompressed, which would need a limit of its own.
     headers = [(name, value) for name, value in response.headers.multi_items() if name != "content-encoding"]
     return httpx.Response(response.status_code, headers=headers, content=bytes(body))
-
-
-class _Reply(NamedTuple):
-    """The result of one call.
-
-    Attributes:
-        outcomes: one per event.
-        retry_after: seconds to wait, as requested by the service.
-        answered: whether the service answered, so that the batch's key is used up.
-    """
-
-    outcomes: list[Outcome]
-    retry_after: float
-    answered: bool = False
 
 
 class _Answered(BaseModel, strict=True):

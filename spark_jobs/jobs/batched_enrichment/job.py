@@ -23,17 +23,16 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Append, Clock, Input, JobParameters, KeyedJob, Stream, column, parameter, required, with_parameters
+from keyfold import Append, Clock, Input, JobParameters, KeyedJob, column, parameter, required, with_parameters
 from keyfold.columns import passed_on
 from keyfold.keyed.job import Delay, Duration
-from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.response_cache import ResponseCache
 from keyfold.operators.buffers import BATCH, buffer
+from keyfold.state.rows.lines import json_lines
 from keyfold.stream import TIMESTAMP
 from keyfold.stream.refined import PartOf
-from keyfold.times import ISO_FORMAT
 from spark_jobs.jobs.batched_enrichment.protocol import MAX_EVENTS, Batch, Call, Outcome
-from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, Service, find_service
+from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, find_service
 from spark_jobs.streams import RIDE_POINTS, STREAMS, find_stream
 
 NAME = "batched_enrichment"
@@ -110,12 +109,18 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
 
     def send(events: pl.DataFrame, clock: Clock) -> dict[str, pl.DataFrame]:
         # All calls are decided before the first one is made.
-        texts = events.with_columns(_json(stream.schema.names, stream).alias("#event"), _json(ids, stream).alias("#id"))
+        texts = events.with_columns(
+            json_lines(events.select(names), (), "jsonl").alias(name)
+            for name, names in {"#event": stream.schema.names, "#id": ids}.items()
+        )
         batches = [
             Batch(f"{NAME}/{stream.name}/{part[SHARD][0]}", part["#id"], part["#event"])
             for part in texts.partition_by(BATCH, maintain_order=True)
         ]
-        opened = connect or partial(_client, service, parameters)
+        # Imported here, since Dagster's definitions load this module, and importing httpx takes 0.1 s.
+        from spark_jobs.jobs.batched_enrichment.client import EnrichmentClient  # noqa: PLC0415
+
+        opened = connect or partial(EnrichmentClient, service, parameters)
         found = asyncio.run(call_all(batches, opened, parameters.max_in_flight, clock.responses)) if batches else []
         keys = [batch.idempotency_key for batch in batches for _ in range(len(batch))]
         outcomes = pl.DataFrame(
@@ -157,23 +162,6 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         processing_wait=parameters.stale_after,
         parameters=parameters,
     )
-
-
-def _client(service: Service, parameters: BatchedEnrichmentParameters) -> AbstractAsyncContextManager[Call]:
-    # Imported here, since Dagster's definitions load this module, and importing httpx takes 0.1 s.
-    from spark_jobs.jobs.batched_enrichment.client import EnrichmentClient  # noqa: PLC0415
-
-    return EnrichmentClient(service, parameters)
-
-
-def _json(columns: Sequence[str], stream: Stream) -> pl.Expr:
-    """Convert columns to JSON objects; times in ISO 8601 with microseconds, NaN and infinity as null."""
-    types = polars_schema(stream.schema)
-    values = [
-        pl.col(name).dt.strftime(ISO_FORMAT) if types[name] == pl.Datetime("us", "UTC") else pl.col(name)
-        for name in columns
-    ]
-    return pl.struct(values).struct.json_encode()
 
 
 async def call_all(
