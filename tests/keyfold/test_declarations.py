@@ -1,6 +1,7 @@
 """What is wrong in a declaration is said when it is made, by its place, with what is there and what to do."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -236,6 +237,9 @@ def test_a_schema_is_a_dict_or_a_list_and_names_may_be_one_text():
         [pa.field("id", pa.int64(), nullable=False), pa.field("at", TIMESTAMP, nullable=False), ("on", pa.date32())]
     )
     assert stream.event_id == ("id",)
+    lookup = Lookup("p.csv", {"user": pl.String, "age": pl.Int64}, "user")
+    declared = pa.schema([pa.field("user", pa.string(), nullable=False), ("age", pa.int64())])
+    assert replace(lookup, path="q.csv") == Lookup("q.csv", declared, ("user",))
 
 
 def test_types_of_polars_and_lengths_as_text_say_the_same_as_types_of_arrow_and_lengths():

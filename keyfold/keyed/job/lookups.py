@@ -6,7 +6,7 @@ applies from the next run on; rows that are written do not change.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -46,9 +46,9 @@ class Lookup:
     """
 
     path: str
-    columns: pa.Schema = field(init=False)
-    key: tuple[str, ...] = field(init=False)
-    private: tuple[str, ...] = field(init=False)
+    columns: pa.Schema
+    key: tuple[str, ...]
+    private: tuple[str, ...]
 
     def __init__(
         self, path: str, columns: Columns, key: str | Sequence[str], private: str | Sequence[str] = ()
