@@ -8,6 +8,7 @@ import io
 import os
 import tempfile
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -21,9 +22,6 @@ from keyfold.storage.place import Place, local_path
 
 _BYTES = 4 << 30
 _TRIES = 3
-
-_VERIFIED: dict[str, tuple[int, int, int]] = {}
-"""Files whose checksums this process has verified, each with its size, modification time and inode then."""
 
 Array = npt.NDArray[np.generic]
 
@@ -68,15 +66,22 @@ def open_array(path: Place, checksum: str = "") -> Array:
 def _opened(file: Path, path: Place, checksum: str) -> Array:
     if checksum:
         status = file.stat()
-        version = (status.st_size, status.st_mtime_ns, status.st_ino)
-        if _VERIFIED.get(str(file)) != version:
-            with file.open("rb") as opened:
-                if checksum_of(opened) != checksum:
-                    if file != path:
-                        file.unlink(missing_ok=True)
-                    raise _damaged(path)
-            _VERIFIED[str(file)] = version
+        try:
+            _verify(file, checksum, (status.st_size, status.st_mtime_ns, status.st_ino))
+        except ValueError:
+            if file != path:
+                file.unlink(missing_ok=True)
+            raise _damaged(path) from None
     return np.load(file, mmap_mode="r")
+
+
+# Bounded, since each batch has files of its own; more than the segments of any index are not verified again and again.
+@lru_cache(maxsize=1 << 10)
+def _verify(file: Path, checksum: str, _version: tuple[int, int, int]) -> None:
+    """Verify a version of a file, once per process: size, modification time, inode."""
+    with file.open("rb") as opened:
+        if checksum_of(opened) != checksum:
+            raise ValueError(file)
 
 
 def _damaged(path: Place) -> DamagedArrayError:

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from keyfold.ingestion import segments
+from keyfold.ingestion import arrays, segments
 from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.duplicates import Ids
 from keyfold.ingestion.segments import (
@@ -21,6 +21,7 @@ from keyfold.ingestion.segments import (
     sweep_segments,
     write_segment,
 )
+from keyfold.lakehouse.checksums import checksum_of
 from keyfold.stream import INGESTED_AT
 from keyfold.times import EPOCH
 from spark_jobs.streams import METRICS
@@ -63,6 +64,19 @@ def test_many_small_batches_leave_few_segments_that_know_every_event(tmp_path: P
         assert found.is_known.all()
         assert not found.is_equal.any()
         assert (found.time == ids.time).all()
+
+
+def test_the_segments_of_many_batches_are_verified_once_and_then_forgotten(tmp_path: Path, monkeypatch):
+    ids, verified = made(np.random.default_rng(3), 1, 0), list[str]()
+    monkeypatch.setattr(arrays, "checksum_of", lambda file: verified.append(file.name) or checksum_of(file))
+    for _ in range(1_100):
+        segment = write_segment(tmp_path, ids)
+        verified.clear()
+        for _ in range(2):
+            open_segment(tmp_path, segment)
+        assert verified == [str(tmp_path / segment.name)]
+        (tmp_path / segment.name).unlink()
+    assert arrays._verify.cache_info().currsize <= 1_024
 
 
 def test_a_segment_that_is_gone_or_cut_short_is_missed_and_made_anew_from_the_event_table(tmp_path: Path):
