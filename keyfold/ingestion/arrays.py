@@ -67,7 +67,7 @@ def _opened(file: Path, path: Place, checksum: str) -> Array:
     if checksum:
         status = file.stat()
         try:
-            _verify(file, checksum, (status.st_size, status.st_mtime_ns, status.st_ino))
+            _verify(str(file), checksum, (status.st_size, status.st_mtime_ns, status.st_ino))
         except ValueError:
             if file != path:
                 file.unlink(missing_ok=True)
@@ -77,9 +77,9 @@ def _opened(file: Path, path: Place, checksum: str) -> Array:
 
 # Bounded, since each batch has files of its own; more than the segments of any index are not verified again and again.
 @lru_cache(maxsize=1 << 10)
-def _verify(file: Path, checksum: str, _version: tuple[int, int, int]) -> None:
+def _verify(file: str, checksum: str, _version: tuple[int, int, int]) -> None:
     """Verify a version of a file, once per process: size, modification time, inode."""
-    with file.open("rb") as opened:
+    with open(file, "rb") as opened:
         if checksum_of(opened) != checksum:
             raise ValueError(file)
 
