@@ -1,4 +1,4 @@
-"""A headless browser, and Dagster's pages for it to look at: one of each for all tests of a process."""
+"""A headless browser, and Dagster's pages for it to look at."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ PATIENCE = 60_000
 _FAILED = pytest.StashKey[bool]()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> str:
     found = subprocess.run([str(ROOT / "scripts" / "browser"), "find"], capture_output=True, text=True, check=False)
     if found.returncode:
@@ -30,13 +30,13 @@ def chromium() -> str:
     return found.stdout.strip()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def pages(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDagster]:
     with served_dagster(tmp_path_factory.mktemp("pages"), ROOT) as pages:
         yield pages
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator[Browser]:
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
@@ -62,7 +62,7 @@ def page(browser: Browser, request: pytest.FixtureRequest, tmp_path: Path) -> It
     window.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def beacon() -> Iterator[Beacon]:
     with serving(204) as (port, asked):
         yield Beacon(f"http://127.0.0.1:{port}", asked)
