@@ -1,18 +1,14 @@
-"""Cards in two cities, without Spark: against plain Python, on drawn and on simulated payments."""
+"""Cards in two cities, without Spark: columns and privacy; their rows are those of `test_any_history.py`."""
 
 from datetime import timedelta
 
-import numpy as np
 import polars as pl
 
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.privacy import private_columns
 from keyfold.testing import play
-from keyfold.times import micros
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
-from spark_jobs.simulation.feed import HOUR
-from spark_jobs.simulation.payments import payments_table
 from spark_jobs.streams import PAYMENTS
 from tests.spark_jobs.jobs.sales_data import NOON
 
@@ -27,10 +23,6 @@ def payment(number, card, minutes, city):
 
 def frame(payments):
     return pl.DataFrame(payments, schema=polars_schema(PAYMENTS.schema), orient="row").select(JOB.columns.names)
-
-
-def pairs(harness):
-    return sorted(harness.written["card_in_two_cities"].select("first_payment_id", "last_payment_id").rows())
 
 
 def test_a_card_in_two_cities_is_told_with_both_payments():
@@ -56,14 +48,6 @@ def by_two_loops(payments):
                 expected.append((first["payment_id"], last["payment_id"]))
                 break
     return sorted(expected)
-
-
-def test_simulated_payments_have_copied_cards_which_are_found():
-    begin = micros(NOON)
-    table = payments_table(np.random.default_rng(1), 500, begin, begin + 48 * HOUR)
-    expected = by_two_loops(table.to_dicts())
-    assert pairs(play(JOB, [table.select(JOB.columns.names)], END)) == expected
-    assert len(expected) >= 20, "one card of twenty-five is copied"
 
 
 def test_the_card_is_private_wherever_it_stands_and_nothing_else_is():

@@ -1,4 +1,4 @@
-"""The step of the event index, without Spark, against a sort and a count in plain Python."""
+"""The event index, without Spark: its columns and windows; its rows are those of `test_any_history.py`."""
 
 from dataclasses import replace
 from datetime import timedelta

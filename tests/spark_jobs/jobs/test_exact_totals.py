@@ -1,12 +1,9 @@
 """Totals of whole numbers are exact, or their batch is refused with the key and what to do."""
 
-from collections import Counter
 from datetime import timedelta
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
@@ -16,51 +13,13 @@ from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse.reading import scan_table
 from keyfold.times import EPOCH
-from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
-from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
-from tests.examples import examples
 from tests.spark_jobs.jobs.test_ride_summaries import point as ride_point
 from tests.spark_jobs.jobs.test_vehicle_trips import LONG_PAST_ALL, NOON, point
 
 LARGE = 2**63 - 1
-SALE = st.tuples(st.sampled_from("ab"), st.sampled_from([1, -1, 2**62, -(2**62), LARGE, -LARGE - 1, 2**61]))
-RUNS = st.lists(st.lists(SALE, min_size=1, max_size=5), min_size=1, max_size=3)
-
-
-def sales(job, run):
-    """Sales of (item, quantity) as the job's step gets them; its combiner has been applied."""
-    rows = {"item": [item for item, _ in run], "quantity": [quantity for _, quantity in run]}
-    rows |= {"time": [EPOCH] * len(run), "models": [[item] for item, _ in run], "model": rows["item"], "n_events": 1}
-    rows |= {"purchases": 1, "price": 0.0, "window_start": EPOCH, "revenue": 0}
-    frame = pl.DataFrame(rows).select(
-        pl.col(name).cast(kind) for name, kind in pl.DataFrame(job.columns.empty_table()).schema.items()
-    )
-    return frame if job.only_input.combine is None else job.only_input.combine(frame).select(frame.columns)
-
-
-@pytest.mark.parametrize("template", [PURCHASE_TOTALS, MODEL_TOTALS, TOP_PRODUCTS], ids=lambda one: one.name)
-@examples(80)
-@given(runs=RUNS)
-def test_every_total_that_comes_out_is_that_of_python_and_no_other_comes_out(template, runs):
-    job = build_job(template)
-    harness, totals = TestHarness(job), Counter()
-    for run in runs:
-        before = Counter(totals)
-        for item, quantity in run:
-            totals[item] += quantity
-        try:
-            harness.batch(sales(job, run))
-        except TotalTooLargeError:
-            # Of rows at one moment the order is the job's own: some total on the way, or of all, does not fit.
-            sizes = [abs(quantity) for _, quantity in run] + [abs(total) for total in before.values()]
-            assert sum(sizes) > LARGE
-            return
-        name = "model" if template is MODEL_TOTALS else "item"
-        state = harness.state.group_by(name).agg(pl.col("quantity").sum())
-        assert dict(state.select(name, "quantity").iter_rows()) == dict(totals)
 
 
 def points_of(job, points):

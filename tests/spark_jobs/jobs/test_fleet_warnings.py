@@ -1,12 +1,10 @@
-"""Fleet warnings, without Spark, against plain Python that judges point by point, with geometry by hand."""
+"""Fleet warnings, without Spark: borders and files of geofences; their rows are those of `test_any_history.py`."""
 
 import json
 import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import numpy as np
-import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
@@ -14,12 +12,9 @@ from keyfold.keyed.job.building import build_job
 from keyfold.keyed.runner import run_job
 from keyfold.state.changing.migrating import changes_to
 from keyfold.testing import play
-from spark_jobs.jobs.fleet_warnings.geofences import load_geofences
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
-from spark_jobs.simulation.telemetry import GEOFENCES
 from tests.keyfold.state.job_histories import put
 from tests.lake import Lake
-from tests.spark_jobs.jobs import warning_oracle
 from tests.spark_jobs.jobs.test_vehicle_trips import frame
 from tests.spark_jobs.jobs.test_vehicle_trips import point as telemetry_point
 
@@ -119,26 +114,6 @@ def test_a_warning_has_what_the_point_told():
 def test_a_value_that_is_not_a_number_begins_and_ends_nothing():
     drive = [point(0, fuel=5.0), point(1, fuel=math.nan, heat=math.nan), point(2, heat=90.0)]
     assert told([drive]) == [(0, "LOW_FUEL", None, "BEGAN", 0)]
-
-
-def test_points_are_inside_as_a_ray_counts_it():
-    """The geofences of the demo: slanted sides, a hole, two parts."""
-    told = json.loads(GEOFENCES.read_text())["features"]
-    chance = np.random.default_rng(1)
-    longitude, latitude = chance.uniform(13.28, 13.53, 4000), chance.uniform(52.47, 52.58, 4000)
-    geofences = load_geofences(str(GEOFENCES), 0)
-    near = geofences.near(pl.DataFrame({"longitude": longitude, "latitude": latitude}))
-    assert near["begins"].all()
-    found = set(near.select("subject", "row").rows())
-    expected = set()
-    for one in told:
-        shape = one["geometry"]
-        polygons = [shape["coordinates"]] if shape["type"] == "Polygon" else shape["coordinates"]
-        for place, here in enumerate(zip(longitude, latitude, strict=True)):
-            if any(warning_oracle._in_polygon(here, rings) for rings in polygons):
-                expected.add((one["properties"]["name"], place))
-    assert found == expected
-    assert {name for name, _ in found} == {"Harbours", "Inner city", "Works yard"}
 
 
 BAD: dict[str, tuple[Any, str]] = {

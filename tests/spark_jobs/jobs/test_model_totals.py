@@ -1,4 +1,4 @@
-"""The step of model totals, without Spark, against a dictionary in plain Python and against DuckDB."""
+"""Model totals when a person is erased; their rows are those of `test_any_history.py`."""
 
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.reporting.conservation import assert_nothing_lost

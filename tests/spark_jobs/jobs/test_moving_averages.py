@@ -1,4 +1,4 @@
-"""Moving averages, without Spark, against plain Python and, on real weather, against DuckDB."""
+"""Moving averages, without Spark: state, and columns; their rows are those of `test_any_history.py`."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""The step of top products, without Spark, against sums in plain Python and in DuckDB."""
+"""Top products, without Spark: exact revenue; their rows are those of `test_any_history.py`."""
 
 import math
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Vehicle trips, without Spark, against a state machine in plain Python."""
+"""Vehicle trips, without Spark: state, and moves; their rows are those of `test_any_history.py`."""
 
 import math
 from datetime import UTC, datetime, timedelta

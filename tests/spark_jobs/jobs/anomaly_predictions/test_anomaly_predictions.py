@@ -1,11 +1,9 @@
-"""The step of anomaly predictions, without Spark, against its definition in plain Python."""
+"""Anomaly predictions, without Spark: silence, thresholds, versions; their rows are those of `test_any_history.py`."""
 
-import gzip
 import math
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
-import pytest
 from hypothesis import strategies as st
 
 from keyfold.keyed.job.building import build_job
@@ -15,13 +13,10 @@ from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS, Anomaly
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.streams import METRICS
 from tests.on_a_grid import assert_nothing_is_due, moments
-from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
-from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import Settings
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=400)
 WAYS = ("every_event", "every_interval", "complete_window")
-TABLES = ("anomaly_predictions", "latest_predictions", "retired_models")
 
 
 def anomaly_job(**parameters):
@@ -45,21 +40,8 @@ def play_readings(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
     return play(job, [frame(batch) for batch in batches], end, cuts=cuts)
 
 
-def predictions(harness):
-    return harness.written["anomaly_predictions"].sort("key", "event_time", "value", maintain_order=True)
-
-
 def latest(harness):
     return harness.written["latest_predictions"].unique("key", keep="last", maintain_order=True).sort("key")
-
-
-def assert_agree(harness, answer):
-    assert_rows_agree(predictions(harness).to_dicts(), answer.output)
-    assert_rows_agree(latest(harness).drop("low", "high").to_dicts(), answer.latest.values())
-    assert sorted(harness.written["retired_models"].rows()) == sorted(answer.retired)
-    assert harness.state.filter(role="waiting").height == answer.waiting
-    assert harness.state.filter(role="learning")["events_learned"].sum() == answer.in_models
-    assert_nothing_is_due(harness)
 
 
 def assert_rows_agree(rows, expected):
@@ -104,36 +86,3 @@ def test_the_description_of_the_parameter_says_what_each_model_is_for():
 NEAR, FAR = moments(300, 30), moments(9000, 180)
 MOMENTS = st.sampled_from([NEAR, FAR, NEAR | FAR])
 """Strategies of the minutes of all events: near one another, far apart, and both."""
-
-
-SERIES = ("realAdExchange/exchange-3_cpm_results", "artificialWithAnomaly/art_daily_jumpsup")
-
-
-def real_series(real_data, names):
-    """Readings of real series, keys among each other, in order of time."""
-    events = []
-    for name in names:
-        lines = gzip.decompress((real_data / "nab" / f"{name}.csv.gz").read_bytes()).decode().splitlines()
-        rows = (line.split(",") for line in lines[1:])
-        moments = ((datetime.fromisoformat(time).replace(tzinfo=UTC), float(value)) for time, value in rows)
-        events += [{"key": name, "timestamp": moment, "value": value} for moment, value in moments]
-    return sorted(events, key=lambda event: (event["timestamp"], event["key"]))
-
-
-@pytest.fixture(scope="module")
-def real_readings(real_data):
-    return real_series(real_data, SERIES)
-
-
-# In two ways in batches, in one at once; any split is the same by the definition above.
-@pytest.mark.parametrize(("way", "size"), [("every_event", 500), ("every_interval", 10**9), ("complete_window", 500)])
-def test_real_series_are_scored_as_by_the_recursion_in_plain_python(way, size, real_readings):
-    batches = [real_readings[start : start + size] for start in range(0, len(real_readings), size)]
-    end = max(event["timestamp"] for event in real_readings) + timedelta(days=2)
-    definition = Settings(learn=way, period=timedelta(hours=6), emit="all", min_events=30)
-    harness = play_readings(
-        anomaly_job(interval="6h", window="6h", learn=way, emit="all", min_events=30), batches, end=end
-    )
-    answer = anomaly_oracle.answer(real_readings, end, definition)
-    assert len(answer.output) == len(real_readings)
-    assert_agree(harness, answer)
