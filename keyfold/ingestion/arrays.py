@@ -1,7 +1,7 @@
 """Files of numbers that are written once and memory-mapped for reading. Objects of a store are cached on the local disk.
 
 Memory-mapping needs a local file. Names of objects are never reused, so a cached copy is never out of date. The oldest copies
-are deleted when all together exceed KEYFOLD_CACHE_BYTES, 4 GiB by default.
+are deleted when all together exceed 4 GiB.
 """
 
 import io
@@ -105,7 +105,7 @@ def _copy_of(path: Place) -> Path:
 
 def _make_room(folder: Path, wanted: int) -> None:
     copies = sorted((entry.stat().st_mtime_ns, entry.stat().st_size, entry.path) for entry in _entries(folder))
-    over = sum(size for _, size, _ in copies) + wanted - int(os.environ.get("KEYFOLD_CACHE_BYTES") or _BYTES)
+    over = sum(size for _, size, _ in copies) + wanted - _BYTES
     for _, size, path in copies:
         if over <= 0:
             return

@@ -185,7 +185,7 @@ def test_numbers_of_a_bucket_are_kept_on_disk_within_a_bound_and_read_when_their
     arrays = {f"{at}.npy": np.arange(at, at + 1000, dtype=np.uint64) for at in range(5)}
     for name, numbers in arrays.items():
         write_array(folder / name, numbers)
-    monkeypatch.setenv("KEYFOLD_CACHE_BYTES", str(3 * 8200))
+    monkeypatch.setattr(arrays_module, "_BYTES", 3 * 8200)
     opened = {name: open_array(folder / name) for name in arrays}
     copies = list(cache.glob("keyfold-cache-*/*"))
     assert len(copies) == 3
