@@ -200,7 +200,7 @@ def _of_aggregate(where: str, name: str, one: Aggregate, table: pa.Schema) -> pa
     elif one.joined == "sum" and isinstance(value, pl.Decimal):
         kind = pa.decimal128(38, value.scale)
     never_null = one.joined in ("sum", "count_distinct", "collect") or (
-        one.joined in ("first", "last") and roots and not table.field(roots[0]).nullable
+        one.joined in ("first", "last") and one.column and not table.field(one.column).nullable
     )
     what = "How many events" if one.counts else f"The {one.joined} of {', '.join(roots) or 'a constant'}"
     return column(name, kind, what, nullable=not never_null)

@@ -75,7 +75,8 @@ def totals(
     )
     # Columns of `then` are computed from these again, so state does not need them.
     kept = [field for field in table if field.name in (*key, *sums.names, latest)]
-    kept += [field for field in sums.fields if field not in kept]
+    there = {field.name for field in kept}
+    kept += [field for field in sums.fields if field.name not in there]
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:
         return sums.combined(rows, by, pl.col(event_time).max())
