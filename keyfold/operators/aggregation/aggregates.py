@@ -215,8 +215,15 @@ def value_type(where: str, name: str, one: Aggregate, source: Input, output: pa.
     """Return the type of the values of an aggregate: that of the column, or that of the table, or that of the expression.
 
     Raises:
-        Misconfigured: a value is of a column that there is not.
+        Misconfigured: a value is of a column that there is not, or has no order, where that is needed.
     """
+    kind = _value_type(where, name, one, source, output)
+    if one.joined in ("min", "max", "count_distinct") and kind.is_nested():
+        raise Misconfigured(f"{where}: {kind} has no order; give a field of it, or another plain value")
+    return kind
+
+
+def _value_type(where: str, name: str, one: Aggregate, source: Input, output: pa.Schema) -> pl.DataType:
     # The event table and the declared output first: Polars starts threads, which a fork lacks.
     stream = source.stream.event_schema
     if one.column in stream.names and one.column not in source.derived:

@@ -129,8 +129,6 @@ def _parts_of(job: str, name: str, one: Aggregate, source: Input, output: pa.Sch
     value = value_type(where, name, one, source, output)
     if one.joined in ("sum", "mean", "quantile"):
         check_is_number(where, value)
-    if one.joined in ("min", "max", "count_distinct") and value.is_nested():
-        raise Misconfigured(f"{where}: {value} has no order; give a field of it, or another plain value")
     if one.joined in ("sum", "mean") and name in output.names and output.field(name).type == pa.float32():
         raise Misconfigured(
             f"{where}: a {one.joined} is declared as float32, and made in 64 bits; declare it as float64"

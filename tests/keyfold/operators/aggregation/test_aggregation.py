@@ -380,6 +380,8 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
         "x keeps the last known points, and y",
     ),
     (sessions_while, {"of": {**SINCE, "x": falls(pl.lit(1))}, **WHILE}, "x falls by no column"),
+    (running, {"source": LISTED, "of": {"x": max("all")}}, r"x: List\(String\) has no order"),
+    (sessions_while, {"source": LISTED, "of": {**SINCE, "x": min("all")}, **WHILE}, r"x: List\(String\) has no order"),
     (sessions, {"gap": timedelta(0)}, "gap is 0:00:00"),
     (totals, {"output": [POINTS]}, "output: there is no column points to write; there are who, n_events"),
     (totals, {"output": {"n_events": pl.Int64}}, "output: there is no column who; there are n_events"),
