@@ -4,6 +4,7 @@ import math
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
+import pytest
 from hypothesis import strategies as st
 
 from keyfold.keyed.job.building import build_job
@@ -50,6 +51,13 @@ def assert_rows_agree(rows, expected):
         assert (row["expected"] is None) == (wanted["expected"] is None)
         assert math.isclose(row["expected"] or 0, wanted["expected"] or 0, rel_tol=1e-9, abs_tol=1e-9)
         assert math.isclose(row["score"], wanted["score"], abs_tol=1e-9)
+
+
+@pytest.mark.parametrize(("minutes", "retired"), [(29.999, 0), (30, 1)])
+def test_a_model_retires_when_the_watermark_has_reached_the_end_of_its_silence(minutes, retired):
+    job = anomaly_job(forget_after="30m")
+    harness = play_readings(job, [[reading("a", 0, 1)]], end=NOON + timedelta(minutes=minutes))
+    assert harness.written["retired_models"].height == retired
 
 
 def test_a_model_goes_on_while_an_event_that_came_just_in_time_waits_for_its_window():
