@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from keyfold.cli import ingest as ingest_command
+from keyfold import ingestion
 from keyfold.cli import run as run_command
-from keyfold.ingestion import ingest
+from keyfold.ingestion.run import ingest
 from keyfold.journal import journal
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions
@@ -65,7 +65,7 @@ def thaw_amid_planning() -> None:
 
 def whole_runs() -> None:
     """A run has one batch, whatever came."""
-    run_command.RunOptions, ingest_command.ingest_files = RunOptions, ingest
+    run_command.RunOptions, ingestion.ingest = RunOptions, ingest
 
 
 def keep_records() -> None:

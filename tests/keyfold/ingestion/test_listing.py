@@ -18,8 +18,8 @@ def put(folder: Path, *names: str) -> None:
         (folder / name).write_text("{}\n")
 
 
-def seen(folder: Path, **options: bool) -> list[str]:
-    return [file.path for file in list_files(folder, **options).files if file.refused is None]
+def seen(folder: Path, *, done_marker: bool = False) -> list[str]:
+    return [file.path for file in list_files(folder, done_marker=done_marker).files if file.refused is None]
 
 
 @contextmanager
