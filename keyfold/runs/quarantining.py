@@ -6,14 +6,11 @@ live in one step. A job that has not read it goes on from where it was: batches 
 The same call completes one that was cut off: until then, a job that has read the event refuses to run.
 """
 
-import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
 from operator import and_, or_
-from typing import Any
 
 import polars as pl
 
@@ -122,7 +119,7 @@ def quarantine(
 def _which(lakehouse: Lakehouse, stream: Stream, ids: Sequence[str]) -> pl.Expr:
     """Return the condition on the events with these ids."""
     check_has_ids(lakehouse, stream)
-    wanted = wanted_keys([_by_column(stream, text) for text in ids], stream.event_id, stream.schema)
+    wanted = wanted_keys(ids, stream.event_id, stream.schema)
     rows = [row for frame in wanted.frames for row in frame.iter_rows(named=True)] if wanted else []
     if lacking := [name for name in stream.event_id if any(name not in row for row in rows)]:
         raise InvalidData(
@@ -130,15 +127,6 @@ def _which(lakehouse: Lakehouse, stream: Stream, ids: Sequence[str]) -> pl.Expr:
         )
     same = [reduce(and_, [pl.col(name).eq_missing(pl.lit(value)) for name, value in row.items()]) for row in rows]
     return reduce(or_, same, pl.lit(value=False))
-
-
-def _by_column(stream: Stream, text: str) -> str | dict[str, Any]:
-    """Return an id by its columns if it is given as a JSON object, also of one column, as errors of jobs give it."""
-    with suppress(ValueError):
-        given = json.loads(text)
-        if isinstance(given, dict) and given.keys() == set(stream.event_id):
-            return given
-    return text
 
 
 def _that_have_read(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -66,7 +67,7 @@ class WantedKeys:
 def wanted_keys(keys: Iterable[Key], columns: tuple[str, ...], schema: pa.Schema) -> WantedKeys | None:
     """Parse keys; None if none is given, which means all keys.
 
-    Text is parsed as the type of the column. For a key with several columns, text must be a JSON object.
+    Text is parsed as the type of the column, or is a JSON object of the columns, which it must be if there are several.
 
     Raises:
         KeyfoldError: a column does not belong to the key, or a value does not fit its type.
@@ -84,12 +85,14 @@ def wanted_keys(keys: Iterable[Key], columns: tuple[str, ...], schema: pa.Schema
 
 
 def _by_column(key: Key, columns: tuple[str, ...]) -> Mapping[str, Any]:
-    if isinstance(key, str) and len(columns) > 1:
-        try:
-            key = json.loads(key)
-        except ValueError:
-            key = None
-        if not isinstance(key, dict):
+    if isinstance(key, str):
+        named = None
+        with suppress(ValueError):
+            named = json.loads(key)
+        # One column's value may look like JSON too. Errors of jobs name the column.
+        if isinstance(named, dict) and (len(columns) > 1 or named.keys() == set(columns)):
+            key = named
+        elif len(columns) > 1:
             example = json.dumps(dict.fromkeys(columns, "…"), ensure_ascii=False)
             raise InvalidData(f"the key has the columns {', '.join(columns)}: give it as a JSON object, {example}")
     if isinstance(key, Mapping):

@@ -192,7 +192,7 @@ def test_a_key_of_whole_numbers_is_exactly_what_was_given():
         assert wanted is not None
         return wanted.frames[0]["card"].to_list()
 
-    assert [of(key) for key in (2, 2.0, "2", "2.0", Decimal("2.00"))] == [[2]] * 5
+    assert [of(key) for key in (2, 2.0, "2", "2.0", Decimal("2.00"), '{"card": 2}')] == [[2]] * 6
     assert of("9007199254740993.0") == of(Decimal("9007199254740993.0")) == [2**53 + 1]
     for key in (2.5, "2.5", Decimal("1.50"), 2.0**60, 2**63, 2**200, True):
         with pytest.raises(KeyfoldError, match="key column card is Int64"):
