@@ -32,7 +32,7 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes | bytearray]) -> Iterator[R
     """Read the chunks of a CSV file. All columns are text, and empty fields are NULL.
 
     Raises:
-        UnreadableFileError: the header has a column of the schema twice, or more than `MAX_COLUMNS` columns.
+        UnreadableFileError: the header has no column of the schema, or one of them twice, or more than `MAX_COLUMNS` columns.
     """
     header: list[str] | None = None
     header_text = ""
@@ -111,6 +111,10 @@ def _header(lines: Sequence[str], schema: pa.Schema, *, final: bool) -> tuple[in
             twice = sorted({name for name in schema.names if names.count(name) > 1})
             if twice:
                 raise UnreadableFileError(f"the CSV header names {', '.join(twice)} twice")
+            if not any(name in schema.names for name in names):
+                raise UnreadableFileError(
+                    "the CSV header names no column of the stream: write one, if the file begins with its first row"
+                )
             # Columns not in the schema may share a name. Each gets a unique one with NUL, which no schema has.
             return position + used, [name if name in schema.names else f"\0{at}" for at, name in enumerate(names)]
     return len(lines), None
@@ -224,7 +228,7 @@ class _Row:
 
 
 def _wanted(header: list[str], schema: pa.Schema) -> list[str]:
-    return [name for name in header if name in schema.names] or header[:1]
+    return [name for name in header if name in schema.names]
 
 
 def _read(header: list[str], schema: pa.Schema, text: bytes | bytearray, count: int) -> pa.Table | None:

@@ -163,3 +163,9 @@ def test_a_csv_header_of_very_many_columns_is_rejected_at_once(tmp_path: Path, h
     assert re.fullmatch(
         r"the CSV header has [\d,]+ columns, and at most 10,000 are read", reason_of(tmp_path / "a.csv", RIDE_POINTS)
     )
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_csv_file_without_a_header_is_rejected_with_all_its_rows(tmp_path: Path, rows: int):
+    (tmp_path / "a.csv").write_text("ride-1,1,40.7,-73.9\n" * rows)
+    assert "the CSV header names no column of the stream" in reason_of(tmp_path / "a.csv", RIDE_POINTS)
