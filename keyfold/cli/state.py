@@ -40,7 +40,7 @@ def diff(
     """Compare two states of a job, or its state and a table: keys added, removed and changed."""
     difference = _diff(lakehouse, known("job", job, all_jobs(lakehouse)), before, after)
     samples: dict[str, Any] = {"samples": difference.first_rows(rows)} if rows else {}
-    written = asdict(write_state(difference, to, "parquet")) if to is not None else None
+    written = asdict(write_state(difference, to)) if to is not None else None
     report(difference.summary(), **samples, written=written)
 
 

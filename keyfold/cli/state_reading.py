@@ -12,18 +12,18 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import jobs_if_any
-from keyfold.state.reading.export import Format, write_state
+from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import jobs_with_state, read_state
 from keyfold.state.reading.state_rows import RowSource
 from keyfold.state.reading.state_statistics import list_state, state_statistics
-from keyfold.state.rows.lines import json_lines
+from keyfold.state.rows.lines import LineFormat, json_lines
 
 Generation = Annotated[
     str | None, typer.Option("--generation", metavar="G", help="A generation or a branch [default: the live one].")
 ]
 Batch = Annotated[int | None, typer.Option("--batch", min=0, help="A retained batch [default: the last].")]
-To = Annotated[str | None, typer.Option(metavar="PATH", help="Write to this folder or URL [default: the terminal].")]
-Style = Annotated[Format, typer.Option("--format", help="How to write the rows; parquet is for --to.")]
+To = Annotated[str | None, typer.Option(metavar="PATH", help="Write Parquet to this folder or URL, and print nothing.")]
+Style = Annotated[LineFormat, typer.Option("--format", help="How to print the rows.")]
 
 
 def read(
@@ -38,7 +38,7 @@ def read(
     to: To = None,
     style: Style = "jsonl",
 ) -> None:
-    """Read the rows of a job's state: print them, or write them to files."""
+    """Read the rows of a job's state: print them, or write them to Parquet files."""
     one = known("job", job, all_jobs(lakehouse))
     _show(read_state(lakehouse, one, generation=generation, batch=batch, keys=key or []), to, style)
 
@@ -54,7 +54,7 @@ def checkpoint(
     to: To = None,
     style: Style = "jsonl",
 ) -> None:
-    """Read the rows of state in a checkpoint of any Spark query, on Spark: print them, or write them to files."""
+    """Read the rows of state in a checkpoint of any Spark query, on Spark: print them, or write them to Parquet files."""
     from keyfold.session.spark_checkpoint import read_checkpoint  # noqa: PLC0415 - imports pyspark
 
     with runners_for(None) as runners:
@@ -83,16 +83,16 @@ def stats(
     report(state_statistics(lakehouse, rows))
 
 
-def _show(rows: RowSource, to: str | None, style: Format) -> None:
+def _show(rows: RowSource, to: str | None, style: LineFormat) -> None:
     """Write rows to files, or print them."""
+    if to is not None and style != "jsonl":
+        raise Misconfigured("--to writes Parquet, and --format is of what is printed: give one of them")
     if to is not None:
-        report(write_state(rows, to, style))
+        report(write_state(rows, to))
     elif style == "keyed-json" and not rows.key:
         raise Misconfigured(
             "--format keyed-json: a checkpoint does not say which of its columns are the key; give jsonl"
         )
-    elif style == "parquet":
-        raise Misconfigured("--format parquet writes files: give their folder with --to")
     else:
         for frame in rows.frames():
             sys.stdout.writelines(f"{line}\n" for line in json_lines(frame, rows.key, style))

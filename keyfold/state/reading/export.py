@@ -1,22 +1,18 @@
-"""Write state to files."""
+"""Write state to Parquet files."""
 
 import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import polars as pl
 
 from keyfold.errors import Misconfigured
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
-from keyfold.lakehouse.files import new_file, sync_folder
+from keyfold.lakehouse.files import sync_folder
 from keyfold.state.reading.state_rows import RowSource
-from keyfold.state.rows.lines import LineFormat, json_lines
 from keyfold.storage.place import Place, local_path, to_place
-
-Format = Literal["jsonl", "parquet", "keyed-json"]
 
 _ROWS_A_FILE = 1_000_000
 _BYTES_A_FILE = 128 << 20
@@ -28,33 +24,30 @@ class Export:
 
     Attributes:
         to: the folder.
-        format: its format.
         rows: number of rows.
         files, bytes: number and size of the files.
     """
 
     to: str
-    format: Format
     rows: int
     files: int
     bytes: int
 
 
-def write_state(rows: RowSource, to: Place | str, style: Format) -> Export:
-    """Write rows of state to a folder.
+def write_state(rows: RowSource, to: Place | str) -> Export:
+    """Write rows of state to a folder, as Parquet.
 
     A folder on a disk appears when it is complete. In a bucket, files appear one after the other.
 
     Args:
         rows: rows of a job's state, of a difference, or of a checkpoint.
         to: a new folder, also in a bucket (`s3a://`).
-        style: `jsonl`, `keyed-json` (see `lines.json_lines`) or `parquet`.
 
     Raises:
         KeyfoldError: the folder has other files, or the state is damaged; nothing was changed.
 
     Example:
-        >>> write_state(read_state(lakehouse, "purchase_totals"), "totals", "keyed-json")  # doctest: +SKIP
+        >>> write_state(read_state(lakehouse, "purchase_totals"), "totals")  # doctest: +SKIP
     """
     place = to_place(to)
     local = local_path(place)
@@ -62,28 +55,25 @@ def write_state(rows: RowSource, to: Place | str, style: Format) -> Export:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Misconfigured(f"{target} exists already: name a new folder, or an empty one")
     if (folder := local_path(target)) is None:
-        return _export(target, style, list(_files(rows, target, style)))
+        return _export(target, list(_files(rows, target)))
     # Beside the target: a rename is atomic only within a file system.
     staged = folder.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
     staged.mkdir(parents=True)
     try:
-        written = list(_files(rows, staged, style))
+        written = list(_files(rows, staged))
         if folder.exists():
             folder.rmdir()
         os.replace(staged, folder)
         sync_folder(folder.parent)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
-    return _export(target, style, written)
+    return _export(target, written)
 
 
-def _files(rows: RowSource, folder: Place, style: Format) -> Iterator[WrittenFile]:
+def _files(rows: RowSource, folder: Place) -> Iterator[WrittenFile]:
     """Write files of bounded size, and yield each."""
     for frame in of_bounded_size(rows.frames()):
-        if style == "parquet":
-            yield write_data_file(frame, folder, rows.schema)
-        else:
-            yield _write_lines(frame, folder, rows.key, style)
+        yield write_data_file(frame, folder, rows.schema)
 
 
 def of_bounded_size(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
@@ -100,12 +90,5 @@ def of_bounded_size(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         yield pl.concat(waiting, rechunk=False)
 
 
-def _write_lines(frame: pl.DataFrame, folder: Place, key: tuple[str, ...], style: LineFormat) -> WrittenFile:
-    path = folder / f"part-{uuid.uuid4().hex}.jsonl"
-    with new_file(path) as file:
-        json_lines(frame, key, style).to_frame().write_csv(file, include_header=False, quote_style="never")
-    return WrittenFile(path=path.name, rows=frame.height, bytes=path.stat().st_size)
-
-
-def _export(to: Place, style: Format, written: list[WrittenFile]) -> Export:
-    return Export(str(to), style, sum(file.rows for file in written), len(written), sum(file.bytes for file in written))
+def _export(to: Place, written: list[WrittenFile]) -> Export:
+    return Export(str(to), sum(file.rows for file in written), len(written), sum(file.bytes for file in written))

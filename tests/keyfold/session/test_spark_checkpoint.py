@@ -220,14 +220,13 @@ def test_state_that_is_damaged_is_an_error_that_says_where(session, checkpoints,
     for file in broken.glob("state/*/*/SSTs/*.sst"):
         file.unlink()
     with pytest.raises(KeyfoldError, match=f"checkpoint {broken}: its state cannot be read: .*sst"):
-        write_state(read_checkpoint(session, broken, "default"), tmp_path / "out", "jsonl")
+        write_state(read_checkpoint(session, broken, "default"), tmp_path / "out")
 
 
 def test_rows_go_to_files_with_their_microseconds(session, checkpoints, tmp_path):
-    made = write_state(read_checkpoint(session, checkpoints / "join", "left"), tmp_path / "out", "jsonl")
-    lines = [json.loads(line) for file in (tmp_path / "out").glob("part-*") for line in file.read_text().splitlines()]
-    assert made.rows == len(lines) == 3
-    assert {line["at"] for line in lines} == {f"2026-01-01T00:{minute:02d}:00.000000Z" for _, minute, _ in CLICKS}
+    assert write_state(read_checkpoint(session, checkpoints / "join", "left"), tmp_path / "out").rows == 3
+    times = pl.read_parquet(tmp_path / "out" / "*.parquet")["at"].dt.to_string("%FT%T%.6fZ")
+    assert set(times) == {f"2026-01-01T00:{minute:02d}:00.000000Z" for _, minute, _ in CLICKS}
 
 
 @pytest.fixture
@@ -264,7 +263,7 @@ def test_the_commands_take_a_stock_checkpoint_to_a_job_that_goes_on_from_it(keyf
     come([("before", 1, "w", 0)])
     of = ("state", "checkpoint", checkpoints / "timers")
     for part in ("total", "seen"):
-        keyfold(*of, part, "--to", tmp_path / part, "--format", "parquet")
+        keyfold(*of, part, "--to", tmp_path / part)
     tables = duckdb.connect()
     for part in ("total", "seen"):
         tables.read_parquet(str(tmp_path / part / "*")).create_view(part)

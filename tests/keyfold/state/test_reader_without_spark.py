@@ -24,6 +24,7 @@ from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
 from keyfold.state.reading.state_statistics import list_state, state_statistics
 from keyfold.state.rows.keys import wanted_keys
+from keyfold.state.rows.lines import json_lines
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import clicks, windows
 from tests.keyfold.keyed.without_spark import SPARK
@@ -107,19 +108,20 @@ def test_a_generation_that_committed_no_batch_keeps_nothing(lakehouse, without_s
 
 
 @pytest.mark.parametrize("style", ["jsonl", "keyed-json", "parquet"])
-def test_files_hold_the_rows_whatever_their_form(tmp_path, lakehouse, without_spark, land, style):
+def test_what_is_read_may_be_a_seed_whatever_its_form(tmp_path, lakehouse, without_spark, land, style):
     batch = [("ann", 1), ("ann", 14), ("bob", 2), ("cat", 3)]
     land(*batch)
     run_job(lakehouse, windows(), runners=without_spark)
-    made = write_state(read_state(lakehouse, windows()), tmp_path / "out", style)
-    (expected,) = played(windows(), [batch])
-    assert made.rows == expected.height == 4
+    state, (expected,) = read_state(lakehouse, windows()), played(windows(), [batch])
     if style == "parquet":
+        assert write_state(state, tmp_path / "out").rows == expected.height == 4
         assert same(pl.read_parquet(tmp_path / "out" / "*.parquet"), expected)
+        assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["out"]
     else:
-        seed = open_source(lakehouse, str(tmp_path / "out"), windows().key)
-        assert same(as_state(windows(), seed, {}).collect(), expected)
-    assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["out"]
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "rows.jsonl").write_text("\n".join(json_lines(state.polars(), state.key, style)))
+    seed = open_source(lakehouse, str(tmp_path / "out"), windows().key)
+    assert same(as_state(windows(), seed, {}).collect(), expected)
 
 
 def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark, land):
@@ -130,7 +132,7 @@ def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark
     label = max(manifests)
     rows = replace(rows, manifests=manifests | {label: manifests[label][:100]})
     with pytest.raises(KeyfoldError, match="batch 0: its state cannot be read: the manifest of its parts is damaged"):
-        write_state(rows, tmp_path / "out", "jsonl")
+        write_state(rows, tmp_path / "out")
     with pytest.raises(KeyfoldError, match="the manifest of its parts is damaged"):
         rows.polars()
     assert not [path for path in tmp_path.iterdir() if path.name != "home"]
@@ -151,7 +153,7 @@ def test_the_commands_print_what_the_functions_give(lakehouse, without_spark, la
     words = ("read", "windows", "--batch", "0", "--key", "bob", "--format", "keyed-json")
     (line,) = keyfold(*words).splitlines()
     assert json.loads(line)["bob"]["clicks"] == 1
-    told = json.loads(keyfold("read", "windows", "--to", str(tmp_path / "out"), "--format", "parquet", "--json"))
+    told = json.loads(keyfold("read", "windows", "--to", str(tmp_path / "out"), "--json"))
     assert told["rows"] == last.height == pl.read_parquet(tmp_path / "out" / "*.parquet").height
     assert json.loads(keyfold("stats", "windows", "--json"))["rows"] == last.height
 

@@ -61,7 +61,7 @@ def compared(before, after):
 
 def test_a_state_is_compared_with_a_table_in_the_columns_that_both_have(made, tmp_path):
     lakehouse, states = made
-    write_state(read_state(lakehouse, JOB), tmp_path / "out", "parquet")
+    write_state(read_state(lakehouse, JOB), tmp_path / "out")
     assert diff_with_table(read_state(lakehouse, JOB), lakehouse, str(tmp_path / "out")).summary().is_equal
     changed = states[-1].with_columns(clicks=pl.col("clicks") + 1, more=pl.lit("x")).drop("deadline")
     changed.write_csv(tmp_path / "rows.csv")
@@ -121,6 +121,6 @@ def test_the_command_compares_a_generation_with_its_branch(keyfold):
 
 def test_the_commands_say_what_is_wrong(keyfold):
     assert "retained: 0 to 2" in keyfold("read", "windows", "--batch", "9", code=1)
-    assert "give their folder with --to" in keyfold("read", "windows", "--format", "parquet", code=1)
+    assert "--to writes Parquet" in keyfold("read", "windows", "--to", "out", "--format", "keyed-json", code=1)
     assert "not a batch number" in keyfold("diff", "windows", "live:x", code=1)
     assert "no job 'trips'" in keyfold("stats", "trips", code=2)
