@@ -33,6 +33,8 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
     # No limit: with one, Spark measures every column after every row, which costs as much as writing the row.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    # What is shuffled is Parquet already: compressed, it is a tenth smaller, and a run of 2 million events an eighth slower.
+    "spark.shuffle.compress": "false",
     # Hadoop ignores the process's umask and sets the modes of files itself.
     "spark.hadoop.fs.permissions.umask-mode": "077",
     # Otherwise Spark creates a folder spark-warehouse in the working directory.

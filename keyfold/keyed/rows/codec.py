@@ -35,8 +35,8 @@ def encode(frame: pl.DataFrame) -> bytes:
         frame.write_ipc_stream(buffer, compression="lz4", compat_level=level)
     else:
         # Cheapest to write and read among the layouts measured, and half as large as an Arrow stream, since texts that repeat are
-        # written once; compressed, it would be a tenth smaller and take half as long again to write (Spark compresses what it
-        # shuffles). No statistics, since a blob is read whole.
+        # written once; compressed, it would be a tenth smaller and take half as long again to write. No statistics, since a
+        # blob is read whole.
         frame.write_parquet(buffer, compression="uncompressed", statistics=False)
     return buffer.getvalue()
 
