@@ -248,11 +248,10 @@ class Input:
         how, named = self.derived.get(column_.name), [] if self.condition is None else self.condition.meta.root_names()
         if not column_.nullable or how is None:
             return column_.nullable and column_.name not in named
-        table = pl.Schema(self.stream.event_schema)
-        is_null = pl.DataFrame(schema=table).clear(1).select(made=expression_of(how))["made"].has_nulls()
-        return is_null and any(
-            self.stream.event_schema.field(one).nullable and one not in named for one in roots_of(how)
-        )
+        # By its text, since an evaluation starts threads, which a fork after an import lacks. A run looks at the values.
+        is_filled = any(f".{one}(" in str(expression_of(how)) for one in ("fill_null", "coalesce"))
+        columns = [self.stream.event_schema.field(one) for one in roots_of(how)]
+        return not is_filled and any(one.nullable and one.name not in named for one in columns)
 
     def check_key(self, where: str, column_: pa.Field) -> None:
         """Check that no event lacks a column of the key.
