@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -103,9 +102,9 @@ def running(
     require_known(name, of, _KNOWN, "running")
     source, key = as_input(source), names_of(key)
     events, event_time = source.schema, source.event_time
-    computed, length = dict(then or {}), None
+    computed = dict(then or {})
     if window is not None:
-        length, computed[WINDOW_END] = window.length, pl.col(WINDOW_START) + window.length
+        computed[WINDOW_END] = pl.col(WINDOW_START) + window.length
         key, events = (*key, WINDOW_START), events.append(_window_start(event_time))
         source = _in_windows(source, events, window)
     output_columns = OutputColumns(name, source, key, of, computed, decided_by=[event_time])
@@ -127,7 +126,7 @@ def running(
     columns, waits = columns if expiry is None else expiry.add_column(columns), pl.col(event_time)
     upserts = () if latest is None else (output_columns.table(latest),)
     shown = [computed.get(one, pl.col(one)).alias(one) for one in table.names]
-    step = _Running(of, means, kept, key, event_time, events.names, shown, upserts, at_once, expiry, length).step
+    step = _Running(of, means, kept, key, event_time, events.names, shown, upserts, at_once, expiry, window).step
     state = State(columns, events=waits.count(), one_per_key=waits.is_null())
     return step_job(name, source, key, state, step, [Append(table), *upserts], settings)
 
@@ -146,13 +145,13 @@ class _Running:
     latest: tuple[OutputTable, ...]
     at_once: bool
     expiry: Timeout | None
-    window: timedelta | None
+    window: WindowShape | None
 
     def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         late, waits = None, pl.col(self.event_time).is_not_null()
         if self.window is not None:
             # Decided by the watermark before these events, so that results do not depend on batch boundaries.
-            was_over = pl.col(WINDOW_START) + self.window <= clock.previous_watermark
+            was_over = pl.col(WINDOW_START) + self.window.length <= clock.previous_watermark
             late, events = events.filter(was_over), events.filter(~was_over)
         is_over = self.expiry is not None and self.expiry.has_run_out(state, clock)
         came = pl.concat([state.filter(waits).select(self.columns), events.select(self.columns)])
@@ -195,7 +194,7 @@ class _Running:
             pl.lit(due, pl.Datetime("us", "UTC")).alias(DEADLINE),
         )
         if self.window is not None:
-            changed = changed.with_columns((pl.col(WINDOW_START) + self.window).alias(DEADLINE))
+            changed = changed.with_columns((pl.col(WINDOW_START) + self.window.length).alias(DEADLINE))
         rows = pl.concat([totals.join(changed, on=self.key, how="anti").drop(_IS_THERE), changed])
         return _Added(ordered.events.with_columns(values.values()).with_columns(**self.means).select(self.shown), rows)
 
