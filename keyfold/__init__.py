@@ -1,4 +1,4 @@
-"""Keyfold: stateful, per-key stream processing with PySpark, run as Dagster assets.
+"""Keyfold: stateful, per-key stream processing in one process or on Spark, run as Dagster assets.
 
 The names below are the public interface. They are imported when they are first used, so that `import keyfold` is cheap.
 """

@@ -1,6 +1,6 @@
 """Check that the tables agree with the journal. They do not if one of them was restored from a backup without the others.
 
-A batch writes in this order: plan, data files and state, commit record, Delta commits of the tables, commit of the checkpoint.
+A batch writes in this order: plan, data files and state, commit record, Delta commits of the tables.
 So a crash can leave only the commits of the last batch missing. Any other difference is refused: the run would skip batches, or
 write them twice.
 """

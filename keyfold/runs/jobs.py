@@ -131,8 +131,11 @@ def run(
 
 def _read_and_written(lakehouse: Lakehouse, job: KeyedJob) -> tuple[list[Dataset], list[Dataset]]:
     read = [
-        Dataset(lakehouse.live_table(name) if one.producer else lakehouse.events(name), one.stream.event_schema)
-        for name, one in job.inputs.items()
+        Dataset(
+            lakehouse.live_table(input_.table) if input_.producer else lakehouse.events(input_.stream.name),
+            input_.stream.event_schema,
+        )
+        for input_ in job.inputs.values()
     ]
     return read, [Dataset(lakehouse.live_table(one.name), one.schema) for one in job.own_tables]
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import keyfold
-from keyfold import KeyfoldError, Misconfigured, Runners, Stream, open_lineage
-from keyfold.operators import count, max, windows
+from keyfold import Input, KeyfoldError, Misconfigured, Runners, Stream, open_lineage
+from keyfold.operators import count, max, window_join, windows
 from keyfold.runs import ingest_continuously, ingests, jobs, run_continuously
 from tests.keyfold.keyed.toy_jobs import CLICK
 from tests.waiting import wait_until
@@ -66,6 +66,19 @@ def test_a_run_is_reported_with_its_tables_their_columns_and_what_these_depend_o
         "n": ["at"],
         "most": ["clicks"],
     }
+
+
+def test_an_input_is_reported_by_its_table_whatever_the_job_calls_it(lake, events):
+    per_day = windows("per_day", Input(JOB.table(), at="window_start"), {"hours": count()}, key="user", length="1d")
+    both = window_join("both", ("hourly", Input(JOB.table(), at="window_start")), ("raw", CLICKS), "user", length="1h")
+    land(lake)
+    keyfold.ingest(lake.lakehouse, CLICKS, runners=LOCAL)
+    for job in (JOB, per_day, both):
+        keyfold.run(lake.lakehouse, job, runners=LOCAL)
+    home = lake.lakehouse.home
+    read = {one["job"]["name"]: [table["name"] for table in one["inputs"]] for one in events()}
+    assert read["per_day"] == [str(home / "tables" / "clicks_per_hour")]
+    assert read["both"] == [str(home / "tables" / "clicks_per_hour"), str(home / "events" / "clicks")]
 
 
 def test_a_run_that_fails_is_reported_with_keyfold_s_message(lake, events):

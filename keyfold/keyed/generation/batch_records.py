@@ -18,7 +18,7 @@ class Counts:
     """Counts of events and rows, of a batch or of a whole generation.
 
     Attributes:
-        events: events that reached a step, of all inputs, also of those that conservation does not count; with `keys_of`, each
+        events: events that reached a step, of all inputs, also of those that conservation does not count; with `explode`, each
             copy counts.
         rows: rows that were written, by table, with the late table.
         open_events: growth of the number of events in open state; for a whole generation, that number.

@@ -12,8 +12,6 @@ from keyfold.errors import Misconfigured
 from keyfold.schemas import Columns, check_name, names_of, stored_schema
 from keyfold.stream import TIMESTAMP
 
-# Prefixes of the tables that Keyfold adds to those of the job.
-
 
 @dataclass(frozen=True)
 class OutputTable:

@@ -1,7 +1,7 @@
 """Check conservation: every event that a job has read is in an output, in open state, or late.
 
 Each side is counted independently: events read by the event table's log, results by the job's tables and its state. Both are
-compared with the journal's counts. With `keys_of`, each copy of an event counts; copies of events read are counted by the
+compared with the journal's counts. With `explode`, each copy of an event counts; copies of events read are counted by the
 lists in the event table, so that a lost copy is noticed.
 """
 
@@ -35,17 +35,17 @@ _STATE = ""
 
 @dataclass(frozen=True)
 class Conservation:
-    """Counts of a generation's events by place. All numbers are events; with `keys_of`, each copy counts.
+    """Counts of a generation's events by place. All numbers are events; with `explode`, each copy counts.
 
     Attributes:
-        events_read: rows of the event table up to the job's position, by the table's log, less `left_out`; with `keys_of` the
+        events_read: rows of the event table up to the job's position, by the table's log, less `left_out`; with `explode` the
             copies of these rows, by the lists in the table. A generation that started with state counts the rows since, and
             the events in that state.
         in_outputs: events in rows of the job's tables.
         open_events: events in state.
         late: events in the late table.
         journalled: events that reached a step, by the journal.
-        rows_read: with `keys_of`, rows of the event table that `events_read` are copies of; None otherwise.
+        rows_read: with `explode`, rows of the event table that `events_read` are copies of; None otherwise.
         by_input: the events of each input: by its table's log, and by the journal as having reached
             a step. It has inputs that the other numbers do not count too (`Input.conserved`). Empty for a generation that
             started with state of another source than the generation before it.

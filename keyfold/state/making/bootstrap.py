@@ -66,7 +66,7 @@ class Bootstrapped:
         checked: counts of the rows of state.
         versions: the version after which each table is read; a table that is not named is read from its beginning.
         watermark: the watermark of the state.
-        new_rows: rows of the event table that the next run reads; with `keys_of`, each copy counts.
+        new_rows: rows of the event table that the next run reads; with `explode`, each copy counts.
         sample: the first rows of state, with private values masked.
     """
 
