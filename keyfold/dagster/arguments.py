@@ -30,6 +30,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.tables import Append, OutputTable, Upsert
 from keyfold.operators import Aggregate
+from keyfold.operators.signatures import check_arguments
 from keyfold.state.rows.expressions import sql_expression
 from keyfold.stream import TIMESTAMP, Stream
 from keyfold.stream.refined import Refined
@@ -96,6 +97,7 @@ class Arguments:
         Raises:
             KeyfoldError: an argument is missing, unknown, or not of its type.
         """
+        check_arguments(where, called, given, len(others))
         hints = get_type_hints(KeyedJob) | get_type_hints(called, localns={"pa": pa, "pl": pl})
         read = {name: self._read(f"{where}: {name}", hints.get(name, Any), value) for name, value in given.items()}
         try:
@@ -109,6 +111,7 @@ class Arguments:
         Raises:
             KeyfoldError: an argument is missing, unknown, or not of its type.
         """
+        check_arguments(where, Input, given, positional=1, also=("stream", "where", "derive", "explode"))
         others = dict(given)
         source: Stream | Refined = self._find(_a(str, f"{where}: stream", others.pop("stream", None)))
         if (condition := others.pop("where", None)) is not None:

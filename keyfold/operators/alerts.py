@@ -20,6 +20,7 @@ from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.conditions import BEGAN, BEGAN_AT, CHANGE, ENDED, ROLE, after_times, held, listed
 from keyfold.operators.ordering import Ordered, in_order
+from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import on_time, optional, step_job, tie_columns, waiting
 from keyfold.schemas import Columns, check_condition, names_of, require
 from keyfold.stream import TIMESTAMP
@@ -65,6 +66,7 @@ class Listed:
     find: Callable[[pl.DataFrame], pl.DataFrame]
 
 
+@operator()
 def alert(
     name: str,
     source: Source,

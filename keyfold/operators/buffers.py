@@ -15,6 +15,7 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.operators.ordering import in_order
+from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import step_job
 from keyfold.schemas import names_of
 from keyfold.stream import TIMESTAMP
@@ -28,6 +29,7 @@ Send = Callable[[pl.DataFrame, Clock], Mapping[str, pl.DataFrame]]
 """Makes rows of tables, by name, of the events that leave."""
 
 
+@operator()
 def buffer(
     name: str,
     source: Source,

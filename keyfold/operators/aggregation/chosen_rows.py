@@ -18,6 +18,7 @@ from keyfold.operators.aggregation.aggregates import COUNTED
 from keyfold.operators.aggregation.combined_rows import counting_job, number_of_events
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes, expiry_of
 from keyfold.operators.ordering import in_order
+from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import tie_columns
 from keyfold.schemas import field_of, names_of
 from keyfold.stream import TIMESTAMP
@@ -26,6 +27,7 @@ RANK = "rank"
 """Output column: the rank of a row within its key, from 1."""
 
 
+@operator()
 def top_rows(
     name: str,
     source: Source,
@@ -116,6 +118,7 @@ def top_rows(
     )
 
 
+@operator()
 def last_rows(
     name: str,
     source: Source,

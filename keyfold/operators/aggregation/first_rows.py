@@ -18,6 +18,7 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.operators.aggregation.lifetimes import expiry_of
 from keyfold.operators.ordering import Ordered, in_order
+from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import optional, step_job
 from keyfold.schemas import names_of
 from keyfold.stream import TIMESTAMP
@@ -27,6 +28,7 @@ N_DUPLICATES = "n_duplicates"
 _IS_NEW = "#new"
 
 
+@operator()
 def first_rows(
     name: str, source: Source, *, key: str | Sequence[str], expires: timedelta | str | None = None, **settings: Any
 ) -> KeyedJob:

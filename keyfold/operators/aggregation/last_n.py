@@ -24,6 +24,7 @@ from keyfold.operators.aggregation.parts import check_is_number
 from keyfold.operators.aggregation.spans import ranges
 from keyfold.operators.aggregation.trailing_means import Floats, Positions, trailing_means
 from keyfold.operators.ordering import in_order
+from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import on_time, step_job, tie_columns
 from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
@@ -36,6 +37,7 @@ _AT_ONCE = 1_000_000
 """Number of events of windows that are aggregated at a time; each event is in up to `n` windows."""
 
 
+@operator()
 def last_n(
     name: str,
     source: Source,

@@ -22,6 +22,7 @@ from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.aggregation.so_far import values_so_far
 from keyfold.operators.aggregation.spans import sum_type
 from keyfold.operators.ordering import in_order
+from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import optional, step_job
 from keyfold.schemas import Columns, arrow_type, names_of
 from keyfold.stream import TIMESTAMP
@@ -39,6 +40,7 @@ class _Added(NamedTuple):
     totals: pl.DataFrame
 
 
+@operator()
 def running(
     name: str,
     source: Source,

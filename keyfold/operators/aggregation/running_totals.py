@@ -14,9 +14,11 @@ from keyfold.keyed.job.tables import Upsert
 from keyfold.operators.aggregation.aggregates import Aggregate
 from keyfold.operators.aggregation.combined_rows import Aggregates, counting_job, newest
 from keyfold.operators.aggregation.inference import OutputColumns, counted_by
+from keyfold.operators.signatures import operator
 from keyfold.schemas import Columns, field_of, names_of
 
 
+@operator()
 def totals(
     name: str,
     source: Source,

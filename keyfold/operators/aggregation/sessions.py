@@ -17,6 +17,7 @@ from keyfold.keyed.job.tables import Append
 from keyfold.operators.aggregation.aggregates import Aggregate
 from keyfold.operators.aggregation.combined_rows import Aggregates, counting_job, newest
 from keyfold.operators.aggregation.inference import OutputColumns, counted_by
+from keyfold.operators.signatures import operator
 from keyfold.schemas import Columns, field_of, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, period_start
@@ -24,6 +25,10 @@ from keyfold.times import as_duration, period_start
 START = "window_start"
 
 
+@operator(
+    allowed_lateness="a late event may join two sessions that were written, of which none can be taken back; give the input a "
+    "longer delay"
+)
 def sessions(
     name: str,
     source: Source,
@@ -66,11 +71,6 @@ def sessions(
         >>> harness.batch(clicks).tables["visits"]["clicks"].to_list()
         [2]
     """
-    if "allowed_lateness" in settings:
-        raise Misconfigured(
-            f"job {name}: sessions have no allowed_lateness, since a late event may join two that were written, of which none "
-            "can be taken back; give the input a longer delay"
-        )
     source, key, gap = as_input(source), names_of(key), as_duration(f"job {name}: gap", gap)
     event_time = source.event_time
     if gap <= timedelta(0):

@@ -19,6 +19,7 @@ from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known
 from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, ranges, span_columns
+from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import step_job
 from keyfold.schemas import Columns, check_condition, names_of
 from keyfold.stream import TIMESTAMP
@@ -28,6 +29,7 @@ CLOSED_AT = "closed_at"
 SESSION_AGGREGATES = ("count", "first", "last", "sum", "mean", "min", "max", "between")
 
 
+@operator()
 def sessions_until(
     name: str,
     source: Source,

@@ -23,6 +23,7 @@ from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, r
 from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.sessions_until import SESSION_AGGREGATES
 from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, ranges, span_columns
+from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import on_time, step_job, waiting
 from keyfold.schemas import Columns, check_condition, names_of
 from keyfold.stream import TIMESTAMP
@@ -34,6 +35,7 @@ Flags = NDArray[np.bool_]
 _NEVER = 2**62
 
 
+@operator()
 def sessions_while(
     name: str,
     source: Source,

@@ -19,6 +19,7 @@ from keyfold.operators.aggregation.aggregates import COUNTED, IN_PARTS, Aggregat
 from keyfold.operators.aggregation.chosen_rows import RANK
 from keyfold.operators.aggregation.combined_rows import Aggregates, counting_job, newest
 from keyfold.operators.aggregation.inference import OutputColumns
+from keyfold.operators.signatures import operator
 from keyfold.schemas import Columns, field_of, names_of, nearest
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, period_start
@@ -26,6 +27,7 @@ from keyfold.times import as_duration, period_start
 START, END, IS_OPEN, GROUPS = "window_start", "window_end", "is_open", "n_groups"
 
 
+@operator()
 def top_of_windows(
     name: str,
     source: Source,

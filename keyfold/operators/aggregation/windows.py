@@ -20,6 +20,7 @@ from keyfold.keyed.job.tables import Append, Upsert
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate
 from keyfold.operators.aggregation.combined_rows import Aggregates, counting_job, newest
 from keyfold.operators.aggregation.inference import OutputColumns, counted_by
+from keyfold.operators.signatures import operator
 from keyfold.schemas import Columns, field_of, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import EPOCH, as_duration, micros, period_start
@@ -111,6 +112,7 @@ class Calendar:
         return midnight.fill_null(hour_before + timedelta(hours=1)).dt.convert_time_zone("UTC")
 
 
+@operator()
 def windows(
     name: str,
     source: Source,

@@ -18,11 +18,13 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append
 from keyfold.operators.joins.sides import Side, Sides, sides_of
+from keyfold.operators.signatures import operator
 from keyfold.times import as_duration
 
 _VERSION = "version"
 
 
+@operator()
 def as_of_join(
     name: str,
     left: Side,

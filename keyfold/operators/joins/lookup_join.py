@@ -16,8 +16,10 @@ from keyfold.keyed.job.step import Clock, Step
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.operators.joins.sides import Side, named
+from keyfold.operators.signatures import operator
 
 
+@operator()
 def lookup_join(
     name: str,
     events: Side,

@@ -16,7 +16,7 @@ from keyfold.keyed.job.step import DEADLINE, Clock, StepFunction
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.schemas import field_of, names_of
-from keyfold.stream import TIMESTAMP
+from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
 
 How = Literal["inner", "left", "outer"]
 """The rows that a join writes besides matches: none, left rows without a match, or such rows of both sides."""
@@ -102,8 +102,8 @@ def named(side: Side) -> Named:
     """Return a side of a join with its name."""
     if isinstance(side, tuple):
         return side[0], as_input(side[1])
-    one = as_input(side)
-    return one.stream.name, one
+    input_ = as_input(side)
+    return input_.stream.name, input_
 
 
 def sides_of(
@@ -116,10 +116,12 @@ def sides_of(
 ) -> Sides:
     """Make the sides of a join, which has the `known` ways to join.
 
+    The column `ingested_at` of a stream is in a join only where the input's `columns` name it.
+
     Raises:
         Misconfigured: they have the same name, one lacks a column of the key, or both have a column that is not in the key.
     """
-    key, left, right = names_of(key), named(first), named(second)
+    key, left, right = names_of(key), _without_arrival(named(first)), _without_arrival(named(second))
     if how not in known:
         raise Misconfigured(f"job {job}: how is {how!r}; it must be one of {', '.join(known)}")
     for side, one in (left, right):
@@ -142,6 +144,15 @@ def sides_of(
     waiting = joined_schema(key, dict((left, right)))
     state = waiting.append(pa.field("matched", pa.bool_(), nullable=False)).append(pa.field(DEADLINE, TIMESTAMP))
     return Sides(key, left, right, pa.schema(fields), state)
+
+
+def _without_arrival(side: Named) -> Named:
+    """Leave out `ingested_at`, which Keyfold adds to each stream and both sides would have, unless the input asks for it."""
+    name, input_ = side
+    is_ours = isinstance(input_.stream, Stream) and INGESTED_AT not in (input_.event_time, *input_.refined.made)
+    if input_.columns is not None or not is_ours:
+        return side
+    return name, replace(input_, columns=[column for column in input_.schema.names if column != INGESTED_AT])
 
 
 def uncounted_join(name: str, sides: Sides, step: StepFunction, settings: Mapping[str, Any]) -> KeyedJob:

@@ -12,9 +12,11 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import EVENT_TIME
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.operators.joins.sides import How, Semi, Side, Sides, sides_of, uncounted_join
+from keyfold.operators.signatures import operator
 from keyfold.times import as_duration
 
 
+@operator()
 def window_join(
     name: str,
     left: Side,

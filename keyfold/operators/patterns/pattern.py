@@ -25,6 +25,7 @@ from keyfold.keyed.job.tables import Append
 from keyfold.operators.ordering import in_order
 from keyfold.operators.patterns.matching import Passed, find
 from keyfold.operators.patterns.vocabulary import Pattern
+from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import on_time, step_job, tie_columns
 from keyfold.schemas import check_condition, names_of, require
 from keyfold.stream import TIMESTAMP
@@ -36,6 +37,7 @@ _Taken = dict[str, dict[str, str]]
 """By step: the columns that are kept of its event, by their name in state and table."""
 
 
+@operator()
 def pattern(
     name: str,
     source: Source,

@@ -193,7 +193,7 @@ def test_an_input_is_refined_in_yaml_as_a_stream_is_in_python():
         (
             "interval_join",
             {"right": {"stream": "sales", "wher": "price > 1"}},
-            "right: .*unexpected keyword argument 'wher'",
+            "right: Input has no argument wher; did you mean where",
         ),
     ],
 )

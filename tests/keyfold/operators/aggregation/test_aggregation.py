@@ -386,7 +386,11 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (totals, {"output": [POINTS]}, "output: there is no column points to write; there are who, n_events"),
     (totals, {"output": {"n_events": pl.Int64}}, "output: there is no column who; there are n_events"),
     (totals, {"of": {"sum": sum("points")}, **TO_FLOAT}, "sum is a sum of Int64, and double"),
-    (sessions, {"gap": "1m", "allowed_lateness": "1h"}, "sessions have no allowed_lateness, since .* longer delay"),
+    (
+        sessions,
+        {"gap": "1m", "allowed_lateness": "1h"},
+        "sessions has no argument allowed_lateness, since .* longer delay",
+    ),
     (first_rows, {"expires": "0s"}, "expires is 0:00:00"),
     (last_rows, {"expires": "0s"}, "expires is 0:00:00"),
     (top_rows, {**TOP, "n": 0}, "n is 0"),

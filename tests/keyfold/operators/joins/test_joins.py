@@ -142,6 +142,30 @@ def test_a_version_leaves_state_when_the_watermark_has_reached_the_next_one(minu
 
 
 CLASH = pa.schema([*PAYMENT, pa.field("item", pa.int64())])
+JOINS: dict[str, Callable[..., Any]] = {
+    "as_of": lambda left, right: as_of_join("j", left, right, KEY, within=MINUTE),
+    "interval": lambda left, right: interval_join("j", left, right, KEY, earliest="0s", latest=MINUTE),
+    "window": lambda left, right: window_join("j", left, right, KEY, length=MINUTE),
+}
+
+
+@pytest.mark.parametrize("join", JOINS)
+def test_two_streams_as_they_are_can_be_joined_and_a_side_has_its_arrival_where_it_asks_for_it(join):
+    make, orders, payments = JOINS[join], LEFT.stream, RIGHT.stream
+    written = [*ORDER.names, *(name for name in PAYMENT.names if name != KEY)]
+    refined = orders.where(pl.col("item") > 0).derive(double=pl.col("item") * 2)
+    assert make(orders, payments).main.schema.names == written
+    assert make(refined, ("other", payments)).main.schema.names == [
+        *ORDER.names,
+        "double",
+        *written[len(ORDER.names) :],
+    ]
+    asked = Input(orders, columns=[*ORDER.names, "ingested_at"])
+    assert make(asked, payments).main.schema.names == [*ORDER.names, "ingested_at", *written[len(ORDER.names) :]]
+    by_arrival = make(Input(orders, at="ingested_at"), payments)
+    assert "ingested_at" in by_arrival.main.schema.names
+
+
 CLASHING = Input(Stream("payments", CLASH, event_time="paid_at"), columns=CLASH)
 RENAME = r"have .*; rename it on one side with `derive\(other=pl.col\('\w+'\)\)` and at='other'"
 FAULTS: dict[str, Callable[[], Any]] = {
