@@ -12,6 +12,7 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import jobs_if_any
+from keyfold.state.reading.chosen_columns import chosen_columns
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import jobs_with_state, read_state
 from keyfold.state.reading.state_rows import RowSource
@@ -35,12 +36,19 @@ def read(
         list[str] | None,
         typer.Option(metavar="K", help="Only this key; a JSON object if it has several columns. May be repeated."),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[NAME=]COLUMN,…", help="Only the key and these columns, also under other names [default: all]."
+        ),
+    ] = None,
     to: To = None,
     style: Style = "jsonl",
 ) -> None:
     """Read the rows of a job's state: print them, or write them to Parquet files."""
-    one = known("job", job, all_jobs(lakehouse))
-    _show(read_state(lakehouse, one, generation=generation, batch=batch, keys=key or []), to, style)
+    declared = known("job", job, all_jobs(lakehouse))
+    rows = read_state(lakehouse, declared, generation=generation, batch=batch, keys=key or [])
+    _show(rows if columns is None else chosen_columns(rows, columns), to, style)
 
 
 def checkpoint(
