@@ -93,11 +93,7 @@ def merge_files(
     schema = pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
     rewriting = Rewriting(table, schema, tuple(key), tuple(file.path for file in files if file.rows), hash_of)
     keys = rewriting.keys()
-    if keys.n_unique(rewriting.key) < keys.height:
-        raise InvalidData(
-            f"{table}: batch {batch} has several rows of one key ({', '.join(key)}), but the table has one row per key; "
-            "correct the job, and run it with --full-refresh"
-        )
+    check_one_row_per_key(f"{table}: batch {batch}", keys, rewriting.key)
     there = _files_of(delta, keys.select(rewriting.key), is_divided=hash_of is not None)
     outcomes = _rewrite(runners, rewriting, _tasks(rewriting, files, there, keys), keys)
     reached("merge: rows written")
@@ -108,6 +104,19 @@ def merge_files(
     # Unlike compaction, a merge changes data: readers of the table's additions must notice the removal.
     actions += [RemoveAction(path, True, now, sizes[path], {}) for path in replaced]
     commit_once(delta, table, actions, files, application, batch, nobody_else=True)
+
+
+def check_one_row_per_key(where: str, rows: pl.DataFrame, key: Sequence[str]) -> None:
+    """Check that no two rows for an upsert table have one key.
+
+    Raises:
+        InvalidData: some have; says what to do.
+    """
+    if rows.n_unique(key) < rows.height:
+        raise InvalidData(
+            f"{where} has several rows of one key ({', '.join(key)}), but the table has one row per key; start again with "
+            "--full-refresh: Keyfold writes the last row of a key now, and where it does not, that is a fault to report"
+        )
 
 
 def rows_before(

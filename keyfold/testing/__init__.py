@@ -11,7 +11,7 @@ Whole runs need no Spark either: `keyfold.ingest` and `keyfold.run` do small wor
 
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.testing.durations import durations_of, silences_of
-from keyfold.testing.playing import accounted_for, assert_same, combined, merged, play, restart
+from keyfold.testing.playing import accounted_for, assert_same, combined, play, restart
 from keyfold.testing.verifying import Counterexample, assert_one_answer, verify
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "assert_same",
     "combined",
     "durations_of",
-    "merged",
     "play",
     "restart",
     "silences_of",

@@ -114,14 +114,6 @@ def _check_count(job: KeyedJob, harness: TestHarness, read: int) -> None:
         raise AssertionError(f"job {job.name}: {read:,} events were passed in, and tables and state have {counted:,}")
 
 
-def merged(harness: TestHarness, job: KeyedJob, table: str) -> pl.DataFrame:
-    """Return the rows of an upsert table after all batches."""
-    (declared,) = (one for one in job.tables if one.name == table)
-    key = list(declared.key)
-    # The harness has the rows in the order they were written, so the last row of a key is the one in the table.
-    return harness.written[table].unique(key, keep="last").sort(key)
-
-
 def assert_same(job: KeyedJob, one: TestHarness, other: TestHarness) -> None:
     """Check that two plays of the same events led to exactly the same tables and state.
 
@@ -136,6 +128,4 @@ def assert_same(job: KeyedJob, one: TestHarness, other: TestHarness) -> None:
 
 def _rows_of(harness: TestHarness, job: KeyedJob, table: OutputTable) -> pl.DataFrame:
     rows = harness.written[table.name]
-    if table.name == job.late_table:
-        return combined(job, rows, 1)
-    return merged(harness, job, table.name) if table.key else rows
+    return combined(job, rows, 1) if table.name == job.late_table else rows

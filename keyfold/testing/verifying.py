@@ -19,7 +19,6 @@ from keyfold.keyed.calling.harness import TestHarness, in_one_frame, time_in
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import PROCESSING_DEADLINE
-from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
@@ -101,7 +100,7 @@ def assert_one_answer(job: KeyedJob, runs: Sequence[Rows], way: str) -> None:
 
 
 Tables = Mapping[str, pl.DataFrame]
-"""The rows of each table at the end; of an upsert table the last of each key."""
+"""The rows of each table at the end."""
 
 _Play = Callable[[KeyedJob, TestHarness, Mapping[str, pl.DataFrame], datetime], None]
 
@@ -150,7 +149,7 @@ def _played(job: KeyedJob, runs: Sequence[Mapping[str, pl.DataFrame]], play: _Pl
         harness.assert_nothing_lost()
     harness.batch(None, _NOON + _END, advance_to=_NOON + _END)
     harness.assert_nothing_lost()
-    return {table.name: _last(table, harness.written[table.name]) for table in job.own_tables}
+    return {table.name: harness.written[table.name] for table in job.own_tables}
 
 
 def _by_engine(job: KeyedJob, runs: Sequence[Mapping[str, pl.DataFrame]]) -> Tables:
@@ -166,11 +165,7 @@ def _by_engine(job: KeyedJob, runs: Sequence[Mapping[str, pl.DataFrame]]) -> Tab
             run_job(lakehouse, job, options=RunOptions(max_bytes_per_batch=1), runners=local)
         run_job(lakehouse, job, Incremental(advance_to=_NOON + _END), runners=local)
         assert_nothing_lost(lakehouse, job)
-        return {table.name: _last(table, read_table(lakehouse, table.name).collect()) for table in job.own_tables}
-
-
-def _last(table: OutputTable, rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.unique(table.key, keep="last", maintain_order=True) if table.key else rows
+        return {table.name: read_table(lakehouse, table.name).collect() for table in job.own_tables}
 
 
 def _difference(job: KeyedJob, runs: Sequence[Rows], way: str) -> str:

@@ -8,6 +8,7 @@ import polars as pl
 from keyfold.errors import Misconfigured
 from keyfold.journal.clock import watermark_after
 from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
+from keyfold.keyed.calling.upserts import upserted
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import parted_by_input, tagged
 from keyfold.keyed.job.inputs import Input
@@ -26,7 +27,7 @@ class TestHarness:
     Attributes:
         state: the rows of state now.
         watermark: the watermark.
-        written: rows of each table so far, in the order they were written; upsert tables are not merged.
+        written: rows of each table so far, in the order they were written; of an upsert table the last of each key.
 
     Example:
         >>> from spark_jobs.jobs.registry import JOBS
@@ -44,7 +45,7 @@ class TestHarness:
         self.state = empty(job.state.schema)
         self.watermark: datetime = BEGINNING
         self.written = {table.name: empty(table.schema) for table in job.tables}
-        self._passed_in = 0
+        self._passed_in, self._written_events = 0, 0
         self._reached = dict.fromkeys(job.inputs, BEGINNING)
         self._lookups = {name: empty(one.columns) for name, one in job.lookups.items()}
 
@@ -89,7 +90,8 @@ class TestHarness:
         self._passed_in += played
         self.state = pl.concat([others, called.state_after(job, needed)])
         for name, rows in called.tables.items():
-            self.written[name] = pl.concat([self.written[name], rows])
+            self.written[name] = upserted(job, name, self.written[name], rows)
+        self._written_events += called.written_events
         return called
 
     def _look_up(self, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> None:
@@ -128,15 +130,15 @@ class TestHarness:
             )
 
     def counted(self) -> dict[str, int]:
-        """Return the number of events in each table, as its rows are now, and in `state`."""
-        last = {
-            table.name: self.written[table.name].unique(table.key, keep="last")
-            if table.key
-            else self.written[table.name]
+        """Return the number of events in each table, and in `state`."""
+        counts = {
+            table.name: count(self.written[table.name], table.events)
             for table in self._job.tables
+            if not table.counts_written
         }
-        of_tables = {table.name: count(last[table.name], table.events) for table in self._job.tables}
-        return {**of_tables, "state": count(self.state, self._job.state.events)}
+        if len(counts) < len(self._job.tables):
+            counts["rows that are replaced by later ones, or are the last"] = self._written_events
+        return {**counts, "state": count(self.state, self._job.state.events)}
 
     def advance_to(self, time: datetime) -> None:
         """Advance the watermark; events behind it are late. It never goes back."""

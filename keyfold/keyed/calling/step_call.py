@@ -11,10 +11,11 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import counted
+from keyfold.keyed.calling.upserts import keys_of, one_row_per_key
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import are_late, parted_by_input
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
-from keyfold.keyed.rows.codec import AnswerError, conform, empty, polars_schema, with_plain_floats
+from keyfold.keyed.rows.codec import AnswerError, conform, empty, with_plain_floats
 from keyfold.times import BEGINNING, END, micros
 
 
@@ -25,11 +26,13 @@ class Called(NamedTuple):
         state: all rows to keep for the step's keys; if `dropped` is not None, rows to add.
         tables: rows by table, with the late table; tables without rows are left out.
         dropped: keys whose rows are removed before `state` is added; None if `state` replaces the rows of all keys.
+        written_events: events in the rows of tables whose events count when they are written (`OutputTable.counts_written`).
     """
 
     state: pl.DataFrame
     tables: dict[str, pl.DataFrame]
     dropped: pl.DataFrame | None = None
+    written_events: int = 0
 
     def state_after(self, job: KeyedJob, before: pl.DataFrame) -> pl.DataFrame:
         """Apply the result to rows of state, and return the rows after it.
@@ -64,6 +67,10 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
         AnswerError: the step did not return a `Step` of frames, or columns or tables differ from the declared ones; names
             them.
     """
+    return one_row_per_key(job, _called(job, state, events, clock), keys_of(job, state, events))
+
+
+def _called(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Called:
     expired = _expired(job, state, events, clock)
     if expired is None:
         return _call(job, state, events, clock)
@@ -86,9 +93,7 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
     if not events.height and not others.height:
         return first
     rest = pl.concat([others, heard])
-    return _both(
-        job, first, before, _call(job, rest, events, clock), pl.concat([rest.select(job.key), _keys(job, events)])
-    )
+    return _both(job, first, before, _call(job, rest, events, clock), keys_of(job, rest, events))
 
 
 def _expired(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> pl.DataFrame | None:
@@ -123,9 +128,6 @@ def _both(job: KeyedJob, first: Called, before: pl.DataFrame, second: Called, ca
             continue
         rows = [*([first.tables[table.name]] if table.name in first.tables else []), second.tables[table.name]]
         tables[table.name] = pl.concat(rows)
-        if table.key:
-            # A batch writes one row of a key.
-            tables[table.name] = tables[table.name].unique(table.key, keep="last", maintain_order=True)
     if first.dropped is None and second.dropped is None:
         kept = first.state.join(called, on=job.key, how="anti", maintain_order="left")
         return Called(pl.concat([kept, second.state]), tables)
@@ -135,11 +137,6 @@ def _both(job: KeyedJob, first: Called, before: pl.DataFrame, second: Called, ca
     ]
     kept = first.state.join(dropped[1], on=job.key, how="anti", maintain_order="left")
     return Called(pl.concat([kept, second.state]), tables, pl.concat(dropped).unique(maintain_order=True))
-
-
-def _keys(job: KeyedJob, events: pl.DataFrame) -> pl.DataFrame:
-    kinds = polars_schema(job.state.schema)
-    return events.select(pl.col(name).cast(kinds[name]) for name in job.key)
 
 
 def _call(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Called:

@@ -107,7 +107,7 @@ class Seed(Record):
         events: events that had reached a step, with those in the state.
         by_input: the same by input; empty where that is not known.
         rows: rows in the tables that it starts with, by table.
-        arrivals: as in the commit record.
+        arrivals, written_events: as in the commit record.
     """
 
     origin: str
@@ -116,6 +116,7 @@ class Seed(Record):
     rows: dict[str, int]
     by_input: dict[str, int] = Field(default_factory=dict)
     arrivals: tuple[datetime, ...] = ()
+    written_events: int = 0
 
 
 class KeyedPlan(Plan):
@@ -182,6 +183,8 @@ class KeyedDone(Done):
         open_change: growth of the number of events in open state.
         edited: what an edit changed; empty for any other batch.
         edited_events: events that edits of the generation have added to its state so far, less those that they took out.
+        written_events: events in rows of the generation's tables whose events count when they are written
+            (`OutputTable.counts_written`).
         total_events, total_by_input, total_rows, open_events: the same for the whole generation.
         next_deadline, next_processing_deadline: the earliest timer of each kind in the state; None if there is none.
         processing_time: processing time of the batch; it never goes back.
@@ -202,6 +205,7 @@ class KeyedDone(Done):
     open_change: int = 0
     edited: str = ""
     edited_events: int = 0
+    written_events: int = 0
     total_events: int = 0
     total_by_input: dict[str, int] = Field(default_factory=dict)
     total_rows: dict[str, int]

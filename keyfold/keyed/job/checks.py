@@ -42,6 +42,12 @@ def check_job(job: "KeyedJob") -> None:
                 f"{where}: table {table.name}: the key lacks {', '.join(lacking)} of the job's key, so that two keys could write "
                 "one row; add it, or write the table with a job that has the table's key"
             )
+        for name in job.key if table.key else ():
+            if (kind := table.schema.field(name).type) != job.columns.field(name).type:
+                raise Misconfigured(
+                    f"{where}: table {table.name}: {name} is {kind}, and {job.columns.field(name).type} in the job's key; a key "
+                    "has one type"
+                )
         _check_expression(f"{where}: table {table.name}: events", table.events, table.schema)
     for name, one in job.inputs.items():
         _check_expression(f"{where}: input {name}: events", one.events, one.schema)

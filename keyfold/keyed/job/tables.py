@@ -24,6 +24,8 @@ class OutputTable:
         events: expression for the number of events in its rows that are in no other table (conservation check).
         description: description of the table.
         changes: whether an upsert table's changes are written to `changes.<name>`.
+        counts_written: whether the events of an upsert table are those in all rows that are written, since each row stands for
+            events of its own, and replaces one of others. Otherwise they are those in the rows that the table has.
     """
 
     schema: pa.Schema
@@ -32,6 +34,7 @@ class OutputTable:
     events: pl.Expr = field(default_factory=pl.len)
     description: str = ""
     changes: bool = False
+    counts_written: bool = False
 
     @property
     def mode(self) -> Literal["append", "upsert"]:
@@ -74,11 +77,11 @@ def Upsert(
     description: str = "",
     changes: bool = False,
 ) -> OutputTable:
-    """Declare a table with one row per key, which is updated in place. A batch writes one row of a key at most.
+    """Declare a table with one row per key, which is updated in place. Of several rows of a key in a batch the last one stays.
 
     Args:
         columns, name, events, description: as of `Append`.
-        key: the key's columns; never NULL.
+        key: the key's columns, with those of the job's key; never NULL.
         changes: whether the changes are written to `changes.<name>`, for jobs that read them (`KeyedJob.changes`).
 
     Raises:
@@ -98,6 +101,33 @@ def Upsert(
     if twice := sorted({one for one in names if names.count(one) > 1}):
         raise Misconfigured(f"{where}: its changes would have two columns {', '.join(twice)}; rename its own")
     return OutputTable(schema, name, of_key, _counted(name, events), description, changes)
+
+
+def of_own_events(where: str, table: OutputTable, counted: str) -> OutputTable:
+    """Return a table of an operator each of whose rows stands for events of its own, which are counted.
+
+    Args:
+        where: names the table's owner in errors.
+        table: the table; it counts by its own expression, if it has one.
+        counted: the column with the number of events, by which others count.
+
+    Raises:
+        Misconfigured: the table has neither.
+
+    Example:
+        >>> stops = of_own_events("job bus", Upsert({"bus": pl.String, "n": pl.Int64}, "bus", name="last_stop"), "n")
+        >>> stops.counts_written
+        True
+    """
+    events = table.events
+    if events.meta.eq(pl.lit(0)):
+        if counted not in table.schema.names:
+            raise Misconfigured(
+                f"{where}: table {table.name}: its rows are all there is of their events, which it does not count; add "
+                f"{counted} to its columns, or give it `events=`"
+            )
+        events = pl.col(counted).sum()
+    return replace(table, events=events, counts_written=table.mode == "upsert")
 
 
 def _counted(name: str, events: pl.Expr | None) -> pl.Expr:

@@ -41,7 +41,7 @@ class Conservation:
         events_read: rows of the event table up to the job's position, by the table's log, less `left_out`; with `explode` the
             copies of these rows, by the lists in the table. A generation that started with state counts the rows since, and
             the events in that state.
-        in_outputs: events in rows of the job's tables.
+        in_outputs: events in rows of the job's tables; of tables whose rows replace those of other events, by the journal.
         open_events: events in state.
         late: events in the late table.
         journalled: events that reached a step, by the journal.
@@ -106,9 +106,10 @@ def check_conservation(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
     if origin is not None:
         read += origin.events_seeded - origin.events_skipped
     counts = _count_results(generation, job, end)
+    in_outputs = sum(counts[table.name] for table in job.tables if table.name != job.late_table) + done.written_events
     return Conservation(
         events_read=read,
-        in_outputs=sum(counts[table.name] for table in job.tables if table.name != job.late_table),
+        in_outputs=in_outputs,
         open_events=counts[_STATE],
         late=counts[job.late_table],
         journalled=done.total_events,
@@ -238,6 +239,7 @@ def _count_results(generation: Generation, job: KeyedJob, at: Settled) -> Counte
         {
             table.name: _events_in(generation.table(table.name), at.versions[table.name], table.events)
             for table in job.tables
+            if not table.counts_written
         }
     )
     manifests = map(Manifest.unpack, read_manifests(generation.manifests, files_of(at.done)).values())

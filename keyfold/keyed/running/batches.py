@@ -159,6 +159,7 @@ def make_done(
     edited_events = worked.report.open_change if worked.edited else 0
     counted = worked.report.by_input or [0] * len(job.inputs)
     by_input = dict(zip(job.inputs, counted, strict=True)) if job.counts_inputs else {}
+    written_before = before.written_events if before else plan.seed.written_events if plan.seed else 0
     totals_before = before.total_by_input if before else plan.seed.by_input if plan.seed else {}
     is_last = plan.batch == plan.run + plan.batches - 1
     # One arrival per run: `idle_timeout` is compared with gaps between deliveries, and a delivery may take several batches.
@@ -191,6 +192,7 @@ def make_done(
         open_change=worked.report.open_change,
         edited=worked.edited or ("nothing, since it was cut off" if plan.edit else ""),
         edited_events=(before.edited_events if before else 0) + edited_events,
+        written_events=written_before + worked.report.written_events,
         total_events=totals.events + edited_events,
         total_by_input={name: totals_before.get(name, 0) + count for name, count in by_input.items()},
         total_rows=totals.rows,

@@ -88,6 +88,7 @@ class PartitionReport(NamedTuple):
     """The report of a state partition for a batch: events, change of open events, earliest timers, size of its state.
 
     For a job with several inputs, `by_input` has the number of events of each, in the order of their declaration.
+    `written_events` are those of tables whose events count when they are written (`OutputTable.counts_written`).
     """
 
     events: int
@@ -96,6 +97,7 @@ class PartitionReport(NamedTuple):
     processing_deadline: int
     state_bytes: int
     by_input: tuple[int, ...] = ()
+    written_events: int = 0
 
     def __add__(self, other: "PartitionReport") -> "PartitionReport":  # type: ignore[override]
         return PartitionReport(
@@ -105,6 +107,7 @@ class PartitionReport(NamedTuple):
             min(self.processing_deadline, other.processing_deadline),
             self.state_bytes + other.state_bytes,
             tuple(map(sum, zip_longest(self.by_input, other.by_input, fillvalue=0))),
+            self.written_events + other.written_events,
         )
 
 

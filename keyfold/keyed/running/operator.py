@@ -116,11 +116,12 @@ class PartitionOperator:
         order = stable_order(slots)
         sorted_events = _Sorted(events, order, slots[order])
         due = state.due(clock.watermark, clock.processing_time)
-        now = self._clock(clock)
+        now, written_events = self._clock(clock), 0
         for needed in _calls(union(distinct(sorted_events.slots), due), sorted_events.slots, _rows_a_slot(old)):
             kept, came = state.rows(needed), sorted_events.of(needed)
             called, placed = self._call(needed, kept.drop(SLOT), came, now)
             yield from called.tables.items()
+            written_events += called.written_events
             before, after, added = _changes(job, called, placed, kept, due)
             change = count(after, job.state.events) - count(before, job.state.events)
             state.change(before, after, added, change + count(added, job.state.events))
@@ -130,6 +131,7 @@ class PartitionOperator:
         by_input = counts_by_input(job.inputs, events)
         open_change = new.open_events - (old.open_events if old else 0)
         report = report_of(count(events, job.events), open_change, new, by_input)
+        report = report._replace(written_events=written_events)
         return PartitionResult(report, new if new.parts else None, tuple(dropped))
 
     def _begin(self, seeds: list[tuple[int, bytes]]) -> "PartitionResult":

@@ -22,6 +22,7 @@ from keyfold.keyed.running.blobs import NOTHING, PartitionReport
 from keyfold.keyed.running.operator import PartitionOperator
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.merging import check_one_row_per_key
 from keyfold.privacy import errors_without_values
 from keyfold.runners.runner import OnBatches
 from keyfold.storage.place import Place
@@ -127,8 +128,11 @@ def read_reports(rows: Sequence[Mapping[str, Any]]) -> BatchResult:
 
 def _write(table: OutputTable, folder: Place, frames: list[pl.DataFrame]) -> WrittenFile:
     # Rows of an upsert table are merged later: stage them in a folder that Delta ignores.
-    staged = STAGED if table.mode == "upsert" else ""
-    return write_data_file(pl.concat(frames, rechunk=False), folder, table.schema, staged)
+    staged, rows = STAGED if table.mode == "upsert" else "", pl.concat(frames, rechunk=False)
+    if table.key:
+        # Here, before the commit record: rows that cannot be merged would stop the job for good.
+        check_one_row_per_key(f"table {table.name}", rows, table.key)
+    return write_data_file(rows, folder, table.schema, staged)
 
 
 def _row(kind: str, report: Any, manifest: bytes | None = None) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import Append, OutputTable
+from keyfold.keyed.job.tables import Append, OutputTable, of_own_events
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import IN_PARTS, Aggregate, require_known, value_type
@@ -78,7 +78,8 @@ def last_n(
         latest: a table to upsert with the last row of each key.
         sessions: the table with a row per ended session; by default `<name>_sessions`, with the key, `session_start`,
             `session_end` and `n_events`. One that is given has any of these, `reason`, and those of `of` that are a count, or the
-            first or last event time; it must count the session's events (`Append(events=…)`).
+            first or last event time; without `n_events` it must count the session's events (`Append(events=…)`). An `Upsert` has
+            the last session of each key.
         output: columns of the table: the key, any of `of`, and `reason`; by default all of them.
         settings: other arguments of `KeyedJob`.
 
@@ -109,6 +110,7 @@ def last_n(
     output_columns = OutputColumns(name, source, key, of, decided_by=[event_time])
     table = output_columns.output(output, more=[column(REASON, pa.string(), "WINDOW_FULL, WINDOW_FILLING or TIMEOUT")])
     sessions = output_columns.table(sessions or _sessions_table(name, events, key))
+    sessions = of_own_events(f"job {name}: sessions", sessions, N_EVENTS)
     latest = None if latest is None else output_columns.table(latest)
     state = [pa.field(SESSION_START, TIMESTAMP), pa.field(N_EVENTS, pa.int64(), nullable=False)]
     by_hand = {one: how for one, how in of.items() if how.counts or how.joined in _IN_PLACE}
@@ -145,7 +147,7 @@ def _sessions_table(job: str, events: pa.Schema, key: tuple[str, ...]) -> Output
         required(SESSION_END, TIMESTAMP, "Event time of its last event (UTC)"),
         required(N_EVENTS, pa.int64(), "How many events"),
     ]
-    return Append(columns, name=f"{job}_sessions", events=pl.col(N_EVENTS).sum())
+    return Append(columns, name=f"{job}_sessions")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import Append, OutputTable
+from keyfold.keyed.job.tables import Append, OutputTable, of_own_events
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known
@@ -75,7 +75,8 @@ def sessions_while(
         key: the key columns.
         output: columns of the table of sessions: the key, any of `of`, and of `then`; by default all.
         silence: the longest silence, in event time (`"30m"`), or a `Timeout` in processing time.
-        between: the table of the time between sessions, of the same columns; by default `<name>_between`.
+        between: the table of the time between sessions, of the same columns; by default `<name>_between`. An `Upsert` has the
+            last of each key.
         then: columns computed from the aggregates, `holds` (whether it is a session) and `ended` (by an event, not a silence).
         settings: other arguments of `KeyedJob`.
 
@@ -109,7 +110,8 @@ def sessions_while(
     number = pl.col(counted).sum()
     output_columns = OutputColumns(name, source, key, of, then or {}, decided_by=while_.meta.root_names())
     table = output_columns.output(output, hidden=plain_columns(pa.bool_(), HOLDS, ENDED))
-    between = output_columns.table(between or Append(table, name=f"{name}_between", events=number))
+    between = output_columns.table(between or Append(table, name=f"{name}_between"))
+    between = of_own_events(f"job {name}: between", between, counted)
     of, means = means_as_sums(name, of, events.names)
     state = pa.schema(
         [*span_columns(name, of, source, key, output_columns, table), (HOLDS, pa.bool_()), (DEADLINE, TIMESTAMP)]

@@ -121,6 +121,7 @@ def rewrite(
         rows={table.name: done.total_rows.get(table.name, 0) for table in job.tables},
         by_input=done.total_by_input if origin.counts_inputs else {},
         arrivals=done.arrivals,
+        written_events=done.written_events,
     )
     # Continue the old clock: windows that it closed must not open again.
     clock = old.clock()

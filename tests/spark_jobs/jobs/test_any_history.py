@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from keyfold import KeyedJob, TestHarness, build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.testing import assert_same, merged, play
+from keyfold.testing import assert_same, play
 from spark_jobs.jobs.registry import JOBS
 from tests.examples import examples
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
@@ -284,9 +284,8 @@ def frame_of(job: KeyedJob, events: list[Event]) -> pl.DataFrame:
 
 
 def assert_gives(case: Case, job: KeyedJob, harness: TestHarness, answer: answers.Answer) -> None:
-    tables = {table.name: table for table in job.tables}
     for name, expected in answer.tables.items():
-        rows = merged(harness, job, name) if tables[name].key else harness.written[name]
+        rows = harness.written[name]
         columns = [column for column in rows.columns if not expected or column in expected[0]]
         wanted = [{column: one[column] for column in columns} for one in expected]
         assert_close(rows.select(columns).to_dicts(), wanted, in_an_order, rel=case.close[0], abs=case.close[1])

@@ -41,7 +41,7 @@ from keyfold.operators import (
     windows,
 )
 from keyfold.operators.aggregation.windows import Calendar
-from keyfold.testing import assert_same, merged, play, verify
+from keyfold.testing import assert_same, play, verify
 from keyfold.times import micros, to_times
 from tests.examples import examples
 from tests.on_a_grid import many_of, moments, on_grid
@@ -121,7 +121,7 @@ def test_windows_have_the_events_that_came_before_they_were_final(runs, cuts, pa
     )
     harness = play(job, map(goals, runs), END, parts, cuts)
     values = {"length": length, "every": length / overlapping, "lateness": lateness}
-    written = merged(harness, job, "points_of_windows") if lateness else harness.written["points_of_windows"]
+    written = harness.written["points_of_windows"]
     assert_rows(written, by_sql(runs, WINDOWS, **values))
     assert harness.state.is_empty()
     late = by_sql(
@@ -227,7 +227,7 @@ def test_the_highest_rows_are_ranked_and_only_those_that_change_are_written(runs
     harness = play(job, map(goals, runs), None, parts, cuts)
     query = """SELECT who, moment, team, points, row_number() OVER (PARTITION BY who ORDER BY points DESC, moment, team) AS rank
         FROM goals QUALIFY rank <= $n"""
-    assert_rows(merged(harness, job, "best"), by_sql(runs, query, n=n))
+    assert_rows(harness.written["best"], by_sql(runs, query, n=n))
     written = harness.written["best"]
     assert written.n_unique() == written.height
 
@@ -238,7 +238,7 @@ def test_the_last_row_stays_and_is_written_when_it_changes(runs, cuts, parts):
     job = last_rows("latest", SCORED, key="who")
     harness = play(job, map(goals, runs), None, parts, cuts)
     query = "FROM goals SELECT who, moment, team, points QUALIFY row_number() OVER (PARTITION BY who ORDER BY moment DESC, team DESC, points DESC) = 1"
-    assert_rows(merged(harness, job, "latest"), by_sql(runs, query))
+    assert_rows(harness.written["latest"], by_sql(runs, query))
     earlier = goals([("a", -91, "x", 0), ("b", -91, "x", 0)]).join(
         goals([row for run in runs for row in run]), on="who", how="semi"
     )
@@ -260,7 +260,7 @@ def test_last_rows_that_expire_are_those_of_all_that_is_not_late_and_every_goal_
     for run, began in zip(runs, watermarks(runs), strict=True):
         for row in goals(run).rows():
             late.append(row) if row[1] + after <= began else in_time[row[0]].append(row)
-    assert sorted(merged(harness, job, "latest").rows()) == sorted(
+    assert sorted(harness.written["latest"].rows()) == sorted(
         sorted(rows, key=lambda one: one[1:])[-1] for rows in in_time.values()
     )
     assert sorted(harness.written["late.latest"].select(GOAL.names).rows()) == sorted(late)
