@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
-from keyfold.errors import IncompatibleState, InvalidData
+from keyfold.errors import InvalidData
 from keyfold.lakehouse.commits import add_action, commit_once, has_taken
 from keyfold.lakehouse.data_files import WrittenFile, leaf_of
 from keyfold.lakehouse.fail_points import reached
@@ -34,6 +34,7 @@ from keyfold.lakehouse.leaves import (
     ranges_of,
 )
 from keyfold.lakehouse.rewriting import Divided, File, Outcome, Rewriting, Shortened, Task, Together
+from keyfold.lakehouse.table_features import check_mergeable
 from keyfold.runners import Runners
 from keyfold.storage.place import Place
 
@@ -51,9 +52,6 @@ _SHARE_BYTES = 16 << 20
 
 _MANY = 64
 """A batch with more keys per leaf than this rewrites all leaves as large files. Leaves begin with half a key per leaf."""
-
-_READ_AS_THEY_STAND = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
-"""Reader features of a table that do not change the meaning of its files' rows."""
 
 _PRECISION = timedelta(milliseconds=1)
 """Precision of times in a log's statistics."""
@@ -89,7 +87,7 @@ def merge_files(
     delta = DeltaTable(str(table))
     if has_taken(delta, application, batch):
         return
-    _check_plain(delta, table)
+    check_mergeable(delta, table)
     schema = pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
     rewriting = Rewriting(table, schema, tuple(key), tuple(file.path for file in files if file.rows), hash_of)
     keys = rewriting.keys()
@@ -229,19 +227,3 @@ def _may_overlap(span: tuple[Any, Any], least: Any, greatest: Any) -> bool:
     # Some writers truncate times to milliseconds, the maximum too.
     is_near = isinstance(least, datetime) and first > greatest and first - greatest < _PRECISION
     return (first <= greatest or is_near) and least <= last
-
-
-def _check_plain(delta: DeltaTable, table: Place) -> None:
-    settings, protocol = delta.metadata().configuration, delta.protocol()
-    features = set(protocol.reader_features or ()) - _READ_AS_THEY_STAND
-    if protocol.min_reader_version == 2:
-        features.add("columnMapping")
-    if settings.get("delta.enableChangeDataFeed") == "true":
-        features.add("changeDataFeed")
-    if delta.metadata().partition_columns:
-        features.add("partitions")
-    if features:
-        raise IncompatibleState(
-            f"{table} has {', '.join(sorted(features))}; Keyfold cannot merge rows into such a table. Remove it (for a Delta "
-            "feature: ALTER TABLE ... DROP FEATURE), or write the table again with --full-refresh"
-        )

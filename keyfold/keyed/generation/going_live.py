@@ -14,6 +14,7 @@ from keyfold.lakehouse.carrying import replace_rows
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import DamagedError, move_tree, remove_tree
 from keyfold.lakehouse.presence import is_damaged
+from keyfold.lakehouse.table_features import is_replaceable
 from keyfold.storage.place import Place
 
 
@@ -57,7 +58,7 @@ def finish_going_live(lakehouse: Lakehouse, job: str) -> None:
         return
     for name in live.record["table_ids"]:
         if live.is_aside(name):
-            if is_damaged(lakehouse.live_table(name)):
+            if is_damaged(lakehouse.live_table(name)) or not is_replaceable(lakehouse.live_table(name)):
                 # No commit can replace it. It goes away with the generation that wrote it.
                 _move(lakehouse.live_table(name), replaced.folder if replaced else lakehouse.job(job) / "damaged")
             done = live.journal.last_done()

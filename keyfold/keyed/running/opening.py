@@ -15,6 +15,7 @@ from keyfold.keyed.plans.inputs import REMEDY, check_inputs
 from keyfold.keyed.running.commit import commit, forget, remove_strays
 from keyfold.keyed.running.new_generation import new_branch, new_generation
 from keyfold.lakehouse import Lakehouse, is_table
+from keyfold.lakehouse.table_features import check_mergeable
 from keyfold.runners import Runners
 
 
@@ -84,6 +85,10 @@ def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation
     check_inputs(lakehouse, generation, where)
     tables = {table.name: generation.table(table.name) for table in job.tables}
     opened = check_tables(generation.journal, tables, generation.ids, generation.identity, where, REMEDY)
+    for table in job.tables:
+        # Before a batch counts, which could not be merged.
+        if table.mode == "upsert":
+            check_mergeable(opened[table.name], tables[table.name])
     try:
         read_manifests(generation.manifests, files_of(generation.journal.last_done()))
     except Damaged as error:

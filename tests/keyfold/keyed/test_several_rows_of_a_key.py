@@ -1,6 +1,7 @@
 """Several rows of a key in one call of the step: the last stays, and what cannot be merged is refused before it counts."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -15,6 +16,7 @@ from keyfold.operators import last_n, sessions_until, sessions_while
 from keyfold.testing import verify
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import METRICS
+from tests.delta_features import with_feature
 from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, totals
 from tests.keyfold.operators.every_operator import IS_LAST, IS_LITTLE, OF_SPAN, SPAN, SUMS, TIME, VISITS
 from tests.lake import Lake
@@ -189,3 +191,34 @@ def test_the_harness_has_the_rows_of_the_table():
     for _ in range(2):
         harness.batch(clicks)
     assert harness.written["numbered"].rows() == [("ann", 1)]
+
+
+@pytest.mark.on_disk("another writer is stood in for by a file")
+@pytest.mark.parametrize(
+    ("properties", "feature"),
+    [
+        ({"delta.enableChangeDataFeed": "true"}, "changeDataFeed"),
+        ({"delta.columnMapping.mode": "name"}, "columnMapping"),
+    ],
+)
+def test_a_table_that_rows_cannot_be_merged_into_is_refused_before_a_batch_counts(lake, properties, feature):
+    lake.click(("ann", 3))
+    lake.run(of_clicks(numbered))
+    with_feature(Path(str(lake.lakehouse.table("numbered"))), properties, feature)
+    lake.click(("ann", 9))
+    with pytest.raises(KeyfoldError, match=f"has {feature}; Keyfold cannot merge rows into such a table"):
+        lake.run(of_clicks(numbered))
+    assert lake.done("numbered").batch == 0
+
+
+@pytest.mark.on_disk("another writer is stood in for by a file")
+def test_a_table_whose_files_are_read_in_another_way_is_written_anew_by_a_refresh(lake):
+    lake.click(("ann", 3))
+    lake.run(of_clicks(numbered))
+    with_feature(Path(str(lake.lakehouse.table("numbered"))), {"delta.columnMapping.mode": "name"}, "columnMapping")
+    lake.click(("ann", 9))
+    lake.run(of_clicks(numbered), FullRefresh())
+    assert lake.rows("numbered") == [("ann", 9)]
+    lake.click(("ann", 12))
+    lake.run(of_clicks(numbered))
+    assert lake.rows("numbered") == [("ann", 12)]

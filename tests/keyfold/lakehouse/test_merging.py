@@ -1,7 +1,6 @@
 """Rows are merged into a table as a dictionary takes them, whatever files they lie in, and whatever happens on the way."""
 
 import itertools
-import json
 import threading
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -24,6 +23,7 @@ from keyfold.lakehouse.positions import position_at
 from keyfold.lakehouse.reading import scan_files, scan_table
 from keyfold.runners import Runners
 from keyfold.storage.place import to_place
+from tests.delta_features import with_feature
 
 NO_SPARK = Runners("local")
 APPLICATION = "job/generation-0001/table"
@@ -304,22 +304,6 @@ def test_what_a_table_is_told_to_be_stays_so(table):
     assert after.metadata().id == before.metadata().id
     assert str(after.protocol()) == str(before.protocol())
     assert after.schema() == before.schema()
-
-
-def with_feature(table: Path, properties: dict[str, str], feature: str) -> None:
-    """Have a table's log say that it has a feature, as another writer would."""
-    log = sorted((table / "_delta_log").glob("*.json"))
-    actions = [json.loads(line) for path in log for line in path.read_text().splitlines()]
-    told = next(action["metaData"] for action in actions if "metaData" in action)
-    told["configuration"] |= properties
-    fields = json.loads(told["schemaString"])
-    for at, field in enumerate(fields["fields"]):
-        field["metadata"] = {"delta.columnMapping.id": at, "delta.columnMapping.physicalName": field["name"]}
-    told["schemaString"] = json.dumps(fields)
-    features = {"writerFeatures": [feature], "readerFeatures": [] if feature == "changeDataFeed" else [feature]}
-    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
-    entry = "\n".join(json.dumps(action) for action in ({"protocol": protocol}, {"metaData": told}))
-    (table / "_delta_log" / f"{len(log):020d}.json").write_text(entry)
 
 
 @pytest.mark.parametrize(
