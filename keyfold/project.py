@@ -4,12 +4,14 @@ A project's `pyproject.toml` names its `Project` value:
 
     [tool.keyfold]
     project = "my_project.project:PROJECT"
+
+In a code location of Dagster without that table, commands find streams and jobs by the module of its definitions, which `--module`
+names, or `[tool.dg]`.
 """
 
-import os
 import sys
-import tomllib
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import import_module
@@ -18,15 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keyfold.discovery import import_modules
-from keyfold.errors import Misconfigured, NotFound
+from keyfold.errors import Misconfigured, NotFound, first_line
+from keyfold.project_folder import add_to_path, definitions_at, definitions_module, project_folder, project_setting
 
 if TYPE_CHECKING:
     from keyfold.keyed.job.contract import KeyedJob
     from keyfold.stream import Stream
     from keyfold.suite import Suite
-
-PROJECT_VARIABLE = "KEYFOLD_PROJECT"
-"""Environment variable with the project's folder; needed outside of that folder."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,14 @@ def current_project() -> Project:
     """Return the project of this process.
 
     It is the project in the folder that `KEYFOLD_PROJECT` names; or else in the nearest folder, from the working directory up,
-    with a `pyproject.toml` that has `[tool.keyfold]`; or else in the folder of Python's virtual environment.
+    with a `pyproject.toml` that has `[tool.keyfold]`; or else in the folder of Python's virtual environment. In a command, the
+    module of definitions that it was given comes first, and `[tool.dg]` of such a folder counts as well.
 
     Raises:
         KeyfoldError: there is no project, or its value cannot be imported.
     """
-    return _project_in(project_folder())
+    module = definitions_module()
+    return _project_of(module) if module else _project_in(project_folder())
 
 
 def project_streams() -> Mapping[str, "Stream"]:
@@ -116,9 +118,9 @@ def project_streams() -> Mapping[str, "Stream"]:
     return current_project().streams
 
 
-def project_jobs() -> Mapping[str, "KeyedJob"]:
-    """Return the jobs of the current project, by name."""
-    return current_project().jobs
+def project_jobs(module: str = "") -> Mapping[str, "KeyedJob"]:
+    """Return the jobs of the current project, by name; or of a code location, by the module of its definitions."""
+    return (_project_of(module) if module else current_project()).jobs
 
 
 def project_suites() -> Mapping[str, "Suite"]:
@@ -133,10 +135,9 @@ def project_if_any() -> Project | None:
         KeyfoldError: its value cannot be imported.
     """
     try:
-        folder = project_folder()
+        return current_project()
     except NotFound:
         return None
-    return _project_in(folder)
 
 
 def jobs_if_any() -> Mapping[str, "KeyedJob"]:
@@ -151,54 +152,33 @@ def project_packages() -> tuple[str, ...]:
     return project.packages if project else ()
 
 
-def project_folder() -> Path:
-    """Return the folder with the `pyproject.toml` of the current project.
-
-    Raises:
-        KeyfoldError: there is no project.
-    """
-    if named := os.environ.get(PROJECT_VARIABLE):
-        folder = Path(named).resolve()
-        if _setting(folder) is None:
-            raise Misconfigured(
-                f"{PROJECT_VARIABLE} is {named}, where no pyproject.toml has [tool.keyfold]; name the folder of a project"
-            )
-        return folder
-    here = Path.cwd()
-    # A command in `.venv/bin` that is called from elsewhere, such as by cron, belongs to the project around that environment.
-    for folder in (here, *here.parents, Path(sys.prefix).parent):
-        if _setting(folder) is not None:
-            return folder
-    raise NotFound(
-        f"no project in {here}, above it, or beside {sys.prefix}: no pyproject.toml there has [tool.keyfold]; change to a "
-        f"project's folder, or set {PROJECT_VARIABLE} to it"
-    )
-
-
 @cache
-def _setting(folder: Path) -> str | None:
-    """Return `project` of `[tool.keyfold]`; None if a folder has no such table."""
-    file = folder / "pyproject.toml"
-    if not file.is_file():
-        return None
+def _project_of(module: str) -> Project:
+    """Return the streams and jobs that the definitions in a module have assets of."""
+    add_to_path(Path.cwd())
+    declared = "keyfold.dagster.declared"
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("keyfold")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"{file} cannot be read: {error}") from None
-    if table is None:
-        return None
-    if not isinstance(table.get("project"), str):
-        raise Misconfigured(f'{file}: [tool.keyfold] has no project = "module:NAME"')
-    return table["project"]
+        # Without a module, so that definitions which ask for a project find none; and a print would break a command's JSON.
+        with redirect_stdout(sys.stderr), definitions_at(None):
+            # By name: Keyfold needs no Dagster.
+            import_module(declared).load(module)
+    except Exception as error:  # whatever the module of a user raises
+        lacks = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
+        if lacks and f"{module}.".startswith(f"{lacks}."):
+            raise Misconfigured(
+                f"there is no module {lacks}: change to the folder that it is in, or install it, or give another --module"
+            ) from error
+        raise Misconfigured(
+            f"the definitions in {module} cannot be loaded: {type(error).__name__}: {first_line(error)}; see `dg check defs`"
+        ) from error
+    return Project(streams_at=f"{declared}:STREAMS", jobs_at=f"{declared}:JOBS")
 
 
 @cache
 def _project_in(folder: Path) -> Project:
-    target = _setting(folder)
+    target = project_setting(folder)
     assert target is not None  # noqa: S101 - `project_folder` has checked it
-    # The command `keyfold` has its own folder on the import path, and not the project's.
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+    add_to_path(folder)
     project = _value_at(target)
     if not isinstance(project, Project):
         raise Misconfigured(

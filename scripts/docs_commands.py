@@ -16,7 +16,7 @@ from keyfold.runs.health import MEANING
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
 # Options that the page tells of once.
-_EVERYWHERE = frozenset({"help", "home", "as_json"})
+_EVERYWHERE = frozenset({"help", "home", "module", "as_json"})
 _BLOCK = re.compile(r"(<!-- (commands|metrics) -->\n).*?(<!-- end of \2 -->)", re.DOTALL)
 
 

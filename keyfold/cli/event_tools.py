@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from keyfold.cli.options import given_pairs, known
+from keyfold.cli.options import given_pairs, known, one_of
 from keyfold.cli.state_tools import Who, Why, author_of, build_live_job, compared, working
 from keyfold.cli.terminal import report
 from keyfold.keyed.generation.live_record import live_generation_name
@@ -18,7 +18,7 @@ from keyfold.runs.jobs import run_summary
 from keyfold.stream import Stream
 
 Done = correcting.Corrected | erasing.Erased | quarantining.Quarantined
-StreamName = Annotated[str, typer.Argument(help=f"One of: {', '.join(project_streams())}.")]
+StreamName = Annotated[str, typer.Argument(help=one_of("streams"))]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it; without it, only show what would change.")]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from keyfold import ingestion
-from keyfold.cli.options import Continuous, Every, Metrics, RunnerChoice, known, runners_for
+from keyfold.cli.options import Continuous, Every, Metrics, RunnerChoice, known, one_of, runners_for
 from keyfold.cli.terminal import progress_of, report, until_signal, warn
 from keyfold.errors import KeyfoldError, counted
 from keyfold.ingestion.kafka.settings import PREFIX
@@ -22,7 +22,7 @@ from keyfold.storage.place import to_place
 
 
 def ingest(
-    stream: Annotated[str, typer.Argument(help=f"One of: {', '.join(project_streams())}.")],
+    stream: Annotated[str, typer.Argument(help=one_of("streams"))],
     lakehouse: Lakehouse,
     source: Annotated[
         str | None,

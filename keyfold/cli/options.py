@@ -4,13 +4,15 @@ import inspect
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from inspect import Parameter
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
 from keyfold.cli.terminal import AS_JSON, failures
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.lakehouse import Lakehouse
+from keyfold.project import project_if_any
+from keyfold.project_folder import definitions_at
 from keyfold.runners import Choice, Runners
 from keyfold.storage.reachable import check_reachable
 
@@ -22,6 +24,15 @@ Home = Annotated[
         "--home",
         envvar="KEYFOLD_HOME",
         help="The lakehouse directory, with tables, journals and state: a folder, or the URL of one in a bucket (s3://, gs://, az://).",
+    ),
+]
+Module = Annotated[
+    str,
+    typer.Option(
+        envvar="KEYFOLD_MODULE",
+        metavar="MODULE",
+        help="The module of your Dagster definitions, whose streams and jobs are found by their assets [default: the project, "
+        "else the one that [tool.dg] names].",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a line of JSON for programs.")]
@@ -62,7 +73,7 @@ Metrics = Annotated[
 
 
 def as_command(function: Callable[..., None]) -> Callable[..., None]:
-    """Make a function a command: it takes `--json`, which what it prints follows, and prints an error as one message.
+    """Make a function a command: it takes `--module` and `--json`, which what it prints follows, and prints an error as one message.
 
     A parameter `lakehouse` becomes the option `--home`.
     """
@@ -70,12 +81,13 @@ def as_command(function: Callable[..., None]) -> Callable[..., None]:
     taken = {name: one.replace(kind=Parameter.KEYWORD_ONLY) for name, one in declared.items() if name != "lakehouse"}
     if "lakehouse" in declared:
         taken["home"] = Parameter("home", Parameter.KEYWORD_ONLY, default=".keyfold", annotation=Home)
+    taken["module"] = Parameter("module", Parameter.KEYWORD_ONLY, default="", annotation=Module)
     taken["as_json"] = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
 
-    def command(*, as_json: bool, **given: Any) -> None:
+    def command(*, module: str, as_json: bool, **given: Any) -> None:
         token = AS_JSON.set(as_json)
         try:
-            with failures():
+            with failures(), definitions_at(module):
                 if "lakehouse" in declared:
                     given["lakehouse"] = Lakehouse(given.pop("home"))
                 function(**given)
@@ -94,6 +106,12 @@ def given_pairs(option: str, given: list[str] | None) -> list[tuple[str, str]]:
         if not text.partition("=")[0].strip() or "=" not in text:
             raise typer.BadParameter(f"{option} {text!r}: write it as name=value")
     return [(name.strip(), value) for name, _, value in (text.partition("=") for text in given or ())]
+
+
+def one_of(kind: Literal["streams", "jobs"]) -> str:
+    """Return the help of an argument that names a stream or a job: those of the project, without loading Dagster's definitions."""
+    project = project_if_any()
+    return f"The {kind[:-1]}." if project is None else f"One of: {', '.join(getattr(project, kind))}."
 
 
 def known(kind: str, name: str, among: Mapping[str, T]) -> T:

@@ -5,7 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
-from keyfold.cli.options import Continuous, Every, Metrics, Parameters, RunnerChoice, given_pairs, known, runners_for
+from keyfold.cli.options import (
+    Continuous,
+    Every,
+    Metrics,
+    Parameters,
+    RunnerChoice,
+    given_pairs,
+    known,
+    one_of,
+    runners_for,
+)
 from keyfold.cli.terminal import progress_of, report, until_signal, usage_faults, warn
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.configured import live_parameters
@@ -23,7 +33,7 @@ from keyfold.times import parse_time
 
 
 def run(
-    job: Annotated[str, typer.Argument(help=f"One of: {', '.join(project_jobs())}.")],
+    job: Annotated[str, typer.Argument(help=one_of("jobs"))],
     lakehouse: Lakehouse,
     param: Parameters = None,
     advance_to: Annotated[
@@ -71,7 +81,7 @@ def run(
 
 
 def verify(
-    job: Annotated[str, typer.Argument(help=f"One of: {', '.join(project_jobs())}.")],
+    job: Annotated[str, typer.Argument(help=one_of("jobs"))],
     lakehouse: Lakehouse,
     rounds: Annotated[int, typer.Option(min=1, help="How often events are drawn.")] = 50,
     sample: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, TextIO
 import typer
 from deltalake import DeltaTable
 
-from keyfold.cli.options import known
+from keyfold.cli.options import known, one_of
 from keyfold.cli.terminal import AS_JSON, cell, print_rows, print_table, visible
 from keyfold.keyed.job.parameters import describe_parameters
 from keyfold.lakehouse import Lakehouse
@@ -92,9 +92,7 @@ def tables(lakehouse: Lakehouse) -> None:
     print_rows("tables", rows, ("table", "written_by", "rows"))
 
 
-def params(
-    job: Annotated[str, typer.Argument(help=f"One of: {', '.join(project_jobs())}.")], lakehouse: Lakehouse
-) -> None:
+def params(job: Annotated[str, typer.Argument(help=one_of("jobs"))], lakehouse: Lakehouse) -> None:
     """List the parameters of a job with types and defaults; `keyfold run JOB --param NAME=VALUE` sets one.
 
     Values of the live generation that differ from the defaults, such as promoted ones, are listed as `live`.

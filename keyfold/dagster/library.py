@@ -10,6 +10,7 @@ from keyfold.dagster.assets.keyed_asset import JobAssets, conservation_check, ke
 from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.dagster.automation.schedules import advance_schedule, nightly_schedule
 from keyfold.dagster.automation.sensors import landing_sensor
+from keyfold.dagster.declared import note
 from keyfold.dagster.suites import suite_checks
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.keyed.job.contract import KeyedJob
@@ -46,6 +47,7 @@ def keyfold_assets(
     """
     shown = [one if isinstance(one, JobAssets) else JobAssets(one) for one in jobs]
     declared = {one.job.name: one.job for one in shown}
+    note(streams, declared.values())
     return [
         *(
             one

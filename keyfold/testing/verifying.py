@@ -23,6 +23,7 @@ from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.runner import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import read_table
+from keyfold.project_folder import definitions_module
 from keyfold.runners import Runners
 from keyfold.testing.made_events import first_readers, made_events
 from keyfold.testing.playing import combined, restart
@@ -52,12 +53,13 @@ class Counterexample:
 
     def as_test(self) -> str:
         """Return a test file that fails until the job gives one answer."""
+        module = definitions_module()
         return (
             f'"""Found by `keyfold verify {self.job}`: the answer differs when the events come {self.way}."""\n\n'
             "import datetime\n\nfrom keyfold.project import project_jobs\nfrom keyfold.testing import assert_one_answer\n\n"
             f"RUNS = {[{name: list(rows) for name, rows in run.items()} for run in self.runs]!r}\n\n\n"
             f"def test_{self.job}_gives_one_answer():\n"
-            f"    assert_one_answer(project_jobs()[{self.job!r}], RUNS, {self.way!r})\n"
+            f"    assert_one_answer(project_jobs({repr(module) if module else ''})[{self.job!r}], RUNS, {self.way!r})\n"
         )
 
 

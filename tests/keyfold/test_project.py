@@ -8,7 +8,8 @@ import pytest
 
 from keyfold.discovery import declarations, import_modules
 from keyfold.errors import KeyfoldError
-from keyfold.project import PROJECT_VARIABLE, current_project, project_folder, project_packages
+from keyfold.project import current_project, project_packages
+from keyfold.project_folder import PROJECT_VARIABLE, project_folder
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS

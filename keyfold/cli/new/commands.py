@@ -15,7 +15,8 @@ from keyfold.cli.new.sample import propose
 from keyfold.cli.terminal import report, usage_faults
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
-from keyfold.project import project_folder, project_jobs, project_streams
+from keyfold.project import project_jobs, project_streams
+from keyfold.project_folder import project_folder
 
 Sample = typer.Option("--from", metavar="FILE", help="A sample of its files: CSV, JSON lines or Parquet, .gz too.")
 Time = Annotated[

@@ -39,7 +39,7 @@ from keyfold.dagster.serving.gate import PRIVATE, TOKEN, Gate, with_headers
 from keyfold.errors import KeyfoldError, Locked, Misconfigured
 from keyfold.lakehouse.files import write_whole
 from keyfold.machine import ADDRESS, keep_files_private, lock_for_life
-from keyfold.project import project_folder
+from keyfold.project_folder import project_folder
 from keyfold.storage.place import local_path, to_place
 
 # Only its parent can write to its standard input: it ends with its parent, however that ends.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from keyfold.errors import Misconfigured
-from keyfold.project import project_streams
+from keyfold.project import project_if_any
 from keyfold.session.redaction import is_secret, without_secrets
 from keyfold.session.settings import parse_conf
 
@@ -141,10 +141,12 @@ def values_by_stream(variable: str, environment: Mapping[str, str]) -> dict[str,
         Misconfigured: an entry is invalid, or there is no such stream.
     """
     values = parse_conf(environment.get(variable, ""), variable)
+    # A code location without a project has no list of its streams while its definitions load.
+    project = project_if_any()
     for stream in values:
-        if stream not in project_streams():
+        if project is not None and stream not in project.streams:
             raise Misconfigured(
-                f"{variable} names {stream}, but there is no such stream; streams: {', '.join(project_streams())}"
+                f"{variable} names {stream}, but there is no such stream; streams: {', '.join(project.streams)}"
             )
     return values
 

@@ -107,6 +107,8 @@ for kind, name in (("Stream", "clicks"), ("KeyedJob", "clicks_per_hour")):
     run_in(project, "dg launch --assets group:shop")
     written = pl.read_delta(str(project / "lake" / "tables" / "orders_per_hour"))
     assert written.select("shop", "orders", "cents", "expensive", "Most").rows() == [("Oslo", 2, 400, 1, 600)]
+    # Streams and jobs of YAML are found by the definitions too.
+    assert "verdict: free" in run_in(project, "keyfold plan orders_per_hour --home lake")
     asked = """
 from shop.definitions import defs
 specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}

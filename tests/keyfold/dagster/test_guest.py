@@ -52,3 +52,54 @@ assert os.umask(0) == 0o022
     guest = tmp_path / "guest"
     guest.mkdir()
     Guest(guest).run(f"python {tmp_path / 'use.py'}")
+
+
+@pytest.fixture
+def guest(tmp_path):
+    folder = tmp_path / "guest"
+    folder.mkdir()
+    guest = Guest(folder)
+    (folder / "lake").mkdir()
+    landing = folder / "elsewhere"
+    landing.mkdir()
+    (landing / "a.ndjson").write_text('{"shop": "Oslo", "at": "2026-01-01T10:05:00Z", "cents": 250}\n')
+    return guest
+
+
+def test_where_rows_come_from_can_be_set_without_a_project(guest):
+    load = "python -c 'import shop.definitions'"
+    guest.run(f"KEYFOLD_LANDING='orders=/data others=/more' {load}")
+    guest.run(f"KEYFOLD_KAFKA_BOOTSTRAP=127.0.0.1:9 KEYFOLD_KAFKA_TOPICS='orders=o others=p' {load}")
+    refused = guest.run("KEYFOLD_LANDING=oders=/data keyfold ingest orders --home lake 2>&1 && exit 1 || true")
+    assert "KEYFOLD_LANDING names oders, but there is no such stream; streams: orders" in refused
+
+
+def test_commands_find_streams_and_jobs_in_the_definitions(guest):
+    commands = """
+export KEYFOLD_LANDING=orders=$PWD/elsewhere
+keyfold ingest orders --home lake --settle 0
+keyfold run orders_per_hour --home lake
+keyfold health --home lake || true
+sed -i s/shop.definitions/shop.elsewhere/ pyproject.toml
+keyfold show late.orders_per_hour --home lake --module shop.definitions
+KEYFOLD_MODULE=shop.definitions keyfold tables --home lake
+keyfold plan orders_per_our --home lake --module shop.definitions 2>&1 || true
+keyfold plan orders_per_hour --home lake --module shop.definitons 2>&1 || true
+"""
+    printed = " ".join(guest.run(commands).split())
+    for part in (
+        "orders_per_hour (generation-0001): 1 event",
+        "orders stream",
+        "orders_per_hour job",
+        "0 of 0 rows",
+        "late.orders_per_hour job orders_per_hour",
+        "Did you mean 'orders_per_hour'? Known: orders_per_hour",
+        "there is no module shop.definitons: change to the folder that it is in",
+    ):
+        assert part in printed, printed
+
+
+def test_definitions_that_cannot_be_loaded_are_named_with_the_reason(guest):
+    (guest.folder / "shop" / "mine.py").write_text("raise ValueError('no key')")
+    refused = guest.run("keyfold plan orders_per_hour --home lake 2>&1 && exit 1 || true")
+    assert "the definitions in shop.definitions cannot be loaded: ValueError: no key; see `dg check defs`" in refused
