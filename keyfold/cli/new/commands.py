@@ -1,6 +1,7 @@
 """`keyfold new` and `keyfold add`: write a project, or another stream and its job, from a sample file."""
 
 import shlex
+import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import islice
@@ -11,7 +12,7 @@ import typer
 
 from keyfold.cli.new.files import example_rows, job_of, project_files, stream_files, stream_of, write_files
 from keyfold.cli.new.names import check_name
-from keyfold.cli.new.sample import propose
+from keyfold.cli.new.sample import LARGEST, propose
 from keyfold.cli.terminal import report, usage_faults
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
@@ -43,12 +44,21 @@ def new(
         check_name(name)
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise KeyfoldError(f"{root} exists and is not an empty folder; nothing was written: choose another")
-    demo = f"make demo FROM={shlex.quote(str(sample.resolve().parent))}" if sample else "make demo"
-    following = [f"cd {shlex.quote(str(folder))}", demo, "make test", "make ui"]
+    following = [f"cd {shlex.quote(str(folder))}", "make demo", "make test", "make ui"]
     if sample is None:
-        sample = root / "sample" / f"{name}.ndjson"
-        write_files(root, {sample.relative_to(root): example_rows()})
-    _write(root, name, "new", sample, (time, key), project_files(name), following)
+        example = root / "sample" / f"{name}.ndjson"
+        write_files(root, {example.relative_to(root): example_rows()})
+        _write(root, name, "new", example, (time, key), project_files(name), following)
+        return
+    if sample.is_file() and sample.stat().st_size > LARGEST:
+        raise KeyfoldError(
+            f"{sample} has {sample.stat().st_size >> 20:,} MB, and a sample is copied into the project: give one of at most "
+            f"{LARGEST >> 20} MB, such as the first ten thousand lines; nothing was written"
+        )
+    _write(root, name, "new", sample, (time, key), project_files(name, is_mine=True), following)
+    # Not in the project's history: it may have personal values.
+    (root / "sample").mkdir()
+    shutil.copyfile(sample, root / "sample" / sample.name)
 
 
 def add(
@@ -88,7 +98,7 @@ def _write(
         "columns": {column.name: str(column.kind) for column in proposal.read},
         "event_time": proposal.time,
         "key": proposal.key.name,
-        "private": [column.name for column in proposal.read if column.is_private],
+        "private": [column.name for column in proposal.private],
         "left_out": [column.raw for column in proposal.columns if column.kind is None],
         "accepted": accepted,
         "rejected": len(reasons),

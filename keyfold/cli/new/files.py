@@ -37,9 +37,14 @@ def job_of(name: str) -> str:
     return f"hourly_{name}"
 
 
-def project_files(name: str) -> dict[Path, str]:
-    """Generate the files of a project, apart from those of its stream and job."""
-    said = {"name": name, "job": job_of(name), "version": version("keyfold")}
+def project_files(name: str, *, is_mine: bool = False) -> dict[Path, str]:
+    """Generate the files of a project, apart from those of its stream and job.
+
+    Args:
+        name: of the project.
+        is_mine: whether its sample is a file of the user's, which Git is to ignore.
+    """
+    said = {"name": name, "job": job_of(name), "version": version("keyfold"), "is_mine": is_mine}
     places = [file.relative_to(_TEMPLATES / "project") for file in (_TEMPLATES / "project").rglob("*.jinja")]
     texts = {place.with_suffix(""): _render(f"project/{place}", said) for place in sorted(places)}
     # The template is named without the dot, since the globs of a wheel skip names with a leading dot.
@@ -73,7 +78,7 @@ def stream_files(name: str, proposal: Proposal, command: str) -> dict[Path, str]
         f"    event_time={'INGESTED_AT' if is_arrival else quoted(proposal.time)},",
         *(["    sources={", *map(_source, sourced), "    },"] if sourced else []),
         *_tuple("ignored", [column.raw for column in proposal.columns if column.kind is None]),
-        *_tuple("private", [column.name for column in read if column.is_private]),
+        *_tuple("private", [column.name for column in proposal.private]),
     ]
     said = {
         "name": name,

@@ -27,10 +27,15 @@ ARRIVAL = "arrival"
 """Given instead of a column if events have no time of their own."""
 
 _PRIVATE = re.compile(
-    "e?mails?|phone|mobile|tel|telephone|fax|card|pan|iban|account|ssn|passport|licen[cs]e|surname|forename|firstname|"
+    "e?mails?|phone|mobile|tel|telephone|fax|card|pan|iban|ssn|passport|licen[cs]e|surname|forename|firstname|"
     "lastname|fullname|username|birth|birthday|birthdate|dob|address|street|zip|postcode|password|secret|token|ip|"
-    "customer|patient|user|(first|last|full|given|family|middle|user|customer|holder|driver|contact)_name"
+    "(first|last|full|given|family|middle|user|customer|holder|driver|contact)_name"
 )
+_PERSON = re.compile("account|customer|patient|user")
+"""Words for somebody: private, but not as the key, which is often a number, and would be masked on every page."""
+
+LARGEST = 64 << 20
+"""Bytes of a sample that is copied into a new project."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +61,17 @@ class Column:
     @property
     def is_private(self) -> bool:
         """Whether it is proposed as private: by its name, or since nobody knows what JSON text will hold."""
+        return self.is_private_as_key or any(map(_PERSON.fullmatch, self._words))
+
+    @property
+    def is_private_as_key(self) -> bool:
+        """Whether it is proposed as private although it is the key: what it says of a person is more than who it is."""
+        return self.json or any(map(_PRIVATE.fullmatch, self._words))
+
+    @property
+    def _words(self) -> list[str]:
         spoken = [words(name) for name in (self.raw, *(field.name for field in fields_of(self.kind)))]
-        named = [one for each in spoken for one in (*each, *map("_".join, pairwise(each)))]
-        return self.json or any(map(_PRIVATE.fullmatch, named))
+        return [one for each in spoken for one in (*each, *map("_".join, pairwise(each)))]
 
     @property
     def may_be_key(self) -> bool:
@@ -84,6 +97,11 @@ class Proposal:
     def read(self) -> list[Column]:
         """The columns that ingest reads; the others are left out."""
         return [column for column in self.columns if column.kind is not None]
+
+    @property
+    def private(self) -> list[Column]:
+        """The columns that are proposed as private."""
+        return [one for one in self.read if (one.is_private_as_key if one is self.key else one.is_private)]
 
     @property
     def needed(self) -> list[Column]:
