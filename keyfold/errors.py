@@ -5,6 +5,7 @@
 
 import errno
 import re
+from collections.abc import Sequence
 
 OF_THE_DISK = {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EIO}
 """Numbers of an OSError that a person can mend: the disk is read-only, another user's, full or broken."""
@@ -173,6 +174,15 @@ def is_keyfold_error(name: str) -> bool:
 def counted(count: int, noun: str) -> str:
     """Write a count with its noun: `1 event`, `2,000 events`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+_FEW = 10
+
+
+def in_few_lines(lines: Sequence[str], what: str) -> list[str]:
+    """Return the first ten lines, with a line for the rest: `and 3 more files`."""
+    more = len(lines) - _FEW
+    return [*lines[:_FEW], *([f"and {more:,} more {what}"] if more > 0 else [])]
 
 
 def first_line(error: BaseException) -> str:

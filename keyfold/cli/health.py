@@ -10,8 +10,10 @@ import typer
 
 from keyfold.cli.options import known
 from keyfold.cli.terminal import print_rows
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, in_few_lines
 from keyfold.ingestion import ingest_journal
+from keyfold.ingestion.landing import landing_folder
+from keyfold.ingestion.listing import cannot_be_read, list_files
 from keyfold.journal import Journal
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.runner import watermark
@@ -28,7 +30,8 @@ LEAST_FREE = 2**30
 
 _WELL = frozenset({"ok", "new", "running"})
 """The other states of a stream or job are `stale`: its last run, or its watermark, is too old; `stalled`: a run has a batch that should
-be done by now; `interrupted`: a run failed, or was killed, within a batch; `damaged`: its journal cannot be read. A disk can be `full`."""
+be done by now; `interrupted`: a run failed, or was killed, within a batch; `damaged`: its journal cannot be read; `unreadable`: files
+wait in a landing folder, or in a part of it, that cannot be read. A disk can be `full`."""
 
 _COLUMNS = ("name", "kind", "state", "last_run", "watermark", "detail")
 
@@ -117,7 +120,25 @@ _Found = tuple[str, datetime | None, datetime | None, str]
 def _stream(lakehouse: Lakehouse, name: str, stale_after: timedelta) -> _Found:
     journal, ran = ingest_journal(lakehouse, name), ("new rows were last read", lakehouse.command("ingest", name))
     done = journal.last_done()
-    return _judged(lakehouse.ingest(name), journal, done and done.finished_at, None, ran, stale_after)
+    found = _judged(lakehouse.ingest(name), journal, done and done.finished_at, None, ran, stale_after)
+    return _with_landing(landing_folder(lakehouse, name), found)
+
+
+def _with_landing(landing: Place, found: _Found) -> _Found:
+    """Add what of a landing folder on a disk ingest cannot read."""
+    if local_path(landing) is None:
+        return found
+    state, last_run, reached, detail = found
+    try:
+        listing = list_files(landing)
+    except FileNotFoundError:
+        return found
+    except OSError as error:
+        return "unreadable", last_run, reached, str(cannot_be_read(landing, error))
+    if listing.unreadable and state in _WELL:
+        state = "unreadable"
+    faults = in_few_lines([f"{landing / path} {what}" for path, what in listing.faults.items()], "entries")
+    return state, last_run, reached, "; ".join(filter(None, (detail, *faults)))
 
 
 def _job(lakehouse: Lakehouse, name: str, stale_after: timedelta) -> _Found:

@@ -12,10 +12,9 @@ from datetime import timedelta
 
 import polars as pl
 
-from keyfold.errors import Misconfigured
 from keyfold.ingestion.ingest_records import AdmittedFile
 from keyfold.ingestion.known import KnownFile, read_as_they_are, versions
-from keyfold.ingestion.listing import LandedFile, Listing, fingerprint, list_files
+from keyfold.ingestion.listing import LandedFile, Listing, cannot_be_read, fingerprint, list_files
 from keyfold.storage.place import Place
 from keyfold.times import micros
 
@@ -28,7 +27,8 @@ class Admission:
 
     Attributes:
         files: files to read, in the order of their paths.
-        waiting: number of files that are not complete yet; a folder that cannot be read counts as one.
+        waiting: number of files that are not complete yet; a folder or file that cannot be looked at counts as one.
+        unreadable: those, by path, each with the reason.
         changed: files that changed after they were read, by path, each with how they changed.
         touched: files of which only the times changed, by path.
     """
@@ -37,6 +37,7 @@ class Admission:
     waiting: int = 0
     changed: Mapping[str, str] = field(default_factory=dict)
     touched: Mapping[str, AdmittedFile] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
 def select_files(
@@ -97,7 +98,7 @@ def select_files(
             if reread_changed:
                 files.append(file)
     waiting = len(unread) - len(complete) + len(listing.unreadable)
-    return Admission(tuple(files), waiting, changed, touched)
+    return Admission(tuple(files), waiting, changed, touched, listing.unreadable)
 
 
 def is_known(file: LandedFile, known: Mapping[str, KnownFile]) -> bool:
@@ -143,4 +144,4 @@ def _list(landing: Place, done_marker: bool, known: Set[tuple[str, int, int, int
     try:
         return list_files(landing, done_marker=done_marker, known=known)
     except OSError as error:
-        raise Misconfigured(f"the landing folder {landing} cannot be read: {error.strerror or error}") from None
+        raise cannot_be_read(landing, error) from None

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from keyfold.errors import counted
+from keyfold.errors import counted, in_few_lines
 from keyfold.ingestion.kafka.offsets import OffsetRange, ReadTopic, TopicShare, cut_pieces
 from keyfold.ingestion.segments import Segment
 from keyfold.journal import Done, Plan
@@ -124,9 +124,6 @@ def _describe(offsets: OffsetRange) -> str:
     return f"partition {offsets.partition} {what} {offsets.start}..{offsets.end}"
 
 
-_MOST_NAMED = 10
-
-
 @dataclass(frozen=True)
 class IngestSummary:
     """The results of one run.
@@ -167,10 +164,8 @@ class IngestSummary:
             if self.reread
             else "it was not read again; --reread-changed (in Dagster: reread_changed) does so for streams with an event id"
         )
-        changed = list(self.changed.items())[:_MOST_NAMED]
-        names = [f"{path} {what} after it was read; {remedy}" for path, what in changed]
-        more = len(self.changed) - len(names)
-        return [*self.warnings, *names, *([f"and {more:,} more files have changed"] if more else [])]
+        names = [f"{path} {what} after it was read; {remedy}" for path, what in self.changed.items()]
+        return [*self.warnings, *in_few_lines(names, "files have changed")]
 
 
 def added(so_far: IngestSummary, run: IngestSummary) -> IngestSummary:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from deltalake import DeltaTable
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, in_few_lines
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.batch import Share, work
@@ -76,6 +76,10 @@ def ingest_under_lock(
                 reread_changed=reread_changed,
             )
             run.known.note(source, admission.touched)
+            waiting = [
+                f"{landing / path} cannot be read ({why}), and waits" for path, why in admission.unreadable.items()
+            ]
+            run.warnings += in_few_lines(waiting, "entries wait")
             parts = cut_files(admission.files, max_bytes_per_batch)
         last = run.journal.last_done()
         oldest = None if any_age else oldest_accepted(stream, run.birth.tables["events"], last)

@@ -17,7 +17,7 @@ from keyfold.ingestion.kafka.settings import (
     values_by_stream,
 )
 from keyfold.ingestion.kafka.topic import KafkaTopic, OnGap, read_start
-from keyfold.ingestion.listing import Landing, list_files
+from keyfold.ingestion.listing import Landing, cannot_be_read, list_files
 from keyfold.ingestion.parsing.text import file_type, open_text
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import parquet_file
@@ -113,8 +113,16 @@ def landing_folder(lakehouse: Lakehouse, stream: str) -> Place:
 
 
 def newest_files(stream: Stream, landing: Place) -> list[Place]:
-    """Return the landing files that changed last, for `find_drift`."""
-    files = [file for file in list_files(landing, done_marker=stream.done_marker).files if file.refused is None]
+    """Return the landing files that changed last, for `find_drift`.
+
+    Raises:
+        KeyfoldError: the landing folder cannot be read.
+    """
+    try:
+        listing = list_files(landing, done_marker=stream.done_marker)
+    except OSError as error:
+        raise cannot_be_read(landing, error) from None
+    files = [file for file in listing.files if file.refused is None]
     return [landing / file.path for file in sorted(files, key=lambda file: file.changed_at)[-_NEWEST_FILES:]]
 
 

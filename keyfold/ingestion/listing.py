@@ -11,16 +11,20 @@ settling time, or a mount caches times for longer (NFS: `acregmax`, a minute), u
 
 Objects in a bucket are always complete, and the store's tag identifies their content.
 
-Links that lead out of the folder are not followed: a user who may write to the folder must not read other files through it.
+Links that lead out of the folder are not followed: a user who may write to the folder must not read other files through it. They
+are listed as refused, and so are links that lead nowhere, in a circle or where this user may not go.
 """
 
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from operator import attrgetter
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import NamedTuple
 
+from keyfold.errors import Misconfigured
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.files import files_below, fingerprint
@@ -75,10 +79,22 @@ class LandedFile(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The files of a landing folder that were asked for, and the folders below it that could not be listed."""
+    """The files of a landing folder that were asked for.
+
+    Attributes:
+        files: the files.
+        unreadable: folders and files below it that could not be listed or looked at, by path, each with the reason.
+    """
 
     files: tuple[LandedFile, ...]
-    unreadable: tuple[str, ...] = ()
+    unreadable: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """What ingest cannot read, by path, each with the reason: links that are refused, and all that is unreadable."""
+        return {file.path: file.refused for file in self.files if file.refused} | {
+            path: f"cannot be read ({reason})" for path, reason in self.unreadable.items()
+        }
 
 
 def list_files(
@@ -98,37 +114,62 @@ def list_files(
         return Listing(tuple(_objects(folder, done_marker)))
     top = os.path.realpath(path)
     files: list[LandedFile] = []
-    unreadable: list[str] = []
+    unreadable: dict[str, str] = {}
     waiting = [top]
     while waiting:
         parent = waiting.pop()
         try:
-            landed, folders = _files(top, parent, done_marker, known)
+            landed, folders, faults = _files(top, parent, done_marker, known)
         except OSError as error:
             if parent == top:
                 raise
             # A folder that was removed since it was listed is not an error.
             if not isinstance(error, FileNotFoundError):
-                unreadable.append(_readable(parent)[0])
+                unreadable[_readable(os.path.relpath(parent, top))[0]] = str(error.strerror)
             continue
         files += landed
         waiting += folders
-    return Listing(tuple(sorted(files, key=attrgetter("path"))), tuple(sorted(unreadable)))
+        unreadable |= faults
+    return Listing(tuple(sorted(files, key=attrgetter("path"))), unreadable)
+
+
+def cannot_be_read(folder: Place, error: OSError) -> Misconfigured:
+    """Return the error for a landing folder that cannot be listed."""
+    return Misconfigured(f"the landing folder {folder} cannot be read: {error.strerror or error}")
 
 
 def refusal(folder: Place, path: str) -> str | None:
     """Say why a path below a landing folder must not be read; None if it may."""
     if (here := local_path(folder)) is None:
         return None
-    place, top = os.path.realpath(here / path), os.path.realpath(here)
+    # What cannot be opened is the reader's to report.
+    with suppress(OSError):
+        return _leads_out(os.path.realpath(here), here / path)
+
+
+def _fault_of_link(top: str, link: str) -> str | None:
+    """Say why a link must not be followed; None if it may."""
+    try:
+        return _leads_out(top, link)
+    except OSError as error:
+        return f"the link cannot be followed: {error.strerror}"
+
+
+def _leads_out(top: str, path: "str | os.PathLike[str]") -> str | None:
+    # The system follows forty links at most, so that `realpath`, which calls itself for each, ends.
+    os.stat(path)
+    place = os.path.realpath(path)
     return None if _is_below(place, top) else f"the link leads out of the landing folder, to {_readable(place)[0]}"
 
 
 def _files(
     top: str, parent: str, done_marker: bool, known: Container[tuple[str, int, int, int]]
-) -> tuple[list[LandedFile], list[str]]:
-    """Return the files of a folder that are not known, and its folders. Most of a million files are known: see each once."""
-    files, folders = list[LandedFile](), list[str]()
+) -> tuple[list[LandedFile], list[str], dict[str, str]]:
+    """Return the files of a folder that are not known, its folders, and what cannot be looked at.
+
+    Most of a million files are known: see each once.
+    """
+    files, folders, faults = list[LandedFile](), list[str](), dict[str, str]()
     below = "" if parent == top else os.path.relpath(parent, top) + "/"
     with os.scandir(parent) as listed:
         entries = list(listed)
@@ -141,12 +182,10 @@ def _files(
         path, refused = _readable(below + name)
         try:
             if entry.is_symlink():
-                if not _is_below(place := os.path.realpath(entry.path), top):
-                    if entry.is_file() or entry.is_dir():
-                        # Reported and not skipped silently, so that users can find out why the file is missing.
-                        link = entry.stat(follow_symlinks=False)
-                        refused = f"the link leads out of the landing folder, to {_readable(place)[0]}"
-                        files.append(LandedFile(path, link.st_size, link.st_mtime_ns, link.st_ctime_ns, None, refused))
+                if fault := _fault_of_link(top, entry.path):
+                    # Reported and not skipped silently, so that users can find out why the file is missing.
+                    link = entry.stat(follow_symlinks=False)
+                    files.append(LandedFile(path, link.st_size, link.st_mtime_ns, link.st_ctime_ns, None, fault))
                     continue
             # Links to folders inside are skipped, since their files are found at their own paths.
             elif entry.is_dir():
@@ -154,7 +193,12 @@ def _files(
             if not entry.is_file():
                 continue
             status = entry.stat()
-        except FileNotFoundError:  # renamed or removed since it was listed
+        except (FileNotFoundError, NotADirectoryError):  # renamed or removed since it was listed
+            continue
+        except PermissionError:
+            raise  # the folder may be listed and not entered
+        except OSError as error:
+            faults[path] = str(error.strerror)
             continue
         changed_at, is_marked = status.st_ctime_ns, None
         if done_marker:
@@ -163,7 +207,7 @@ def _files(
         version = (path, status.st_size, status.st_mtime_ns, changed_at)
         if version not in known:
             files.append(LandedFile(*version, is_marked, refused))
-    return files, folders
+    return files, folders, faults
 
 
 def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) -> bool:
@@ -220,7 +264,7 @@ def _is_below(place: str, top: str) -> bool:
 def _changed_at(entry: "os.DirEntry[str] | None") -> int | None:
     try:
         return None if entry is None else entry.stat().st_ctime_ns
-    except FileNotFoundError:
+    except OSError:  # gone, or a link to nowhere, which marks nothing
         return None
 
 

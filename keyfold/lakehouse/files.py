@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import IO, Any
 
 from keyfold.errors import Damaged
+from keyfold.storage.entries import OtherEntry
 from keyfold.storage.place import FoundFile, Place, local_path
 from keyfold.storage.storage import storage_of
 
@@ -122,8 +123,20 @@ def open_for_reading(path: Place, read_ahead: int = 0) -> IO[bytes]:
 
     Args:
         read_ahead: bytes that are fetched from a store at a time, for callers that read large pieces in order.
+
+    Raises:
+        OSError: it cannot be opened, or is a pipe, a device or another kind of entry, which is never waited for.
     """
     return storage_of(path).open(path, read_ahead)
+
+
+def open_found(file: FoundFile) -> IO[bytes]:
+    """Open a file that `files_below` has yielded, without following a link that has taken its place, or a folder's on the way.
+
+    Raises:
+        OSError: as `open_for_reading`, or there is a link.
+    """
+    return storage_of(file.path).open_found(file)
 
 
 def fingerprint(path: Place) -> str:
@@ -181,9 +194,17 @@ def remove_tree(folder: Place, *, missing_ok: bool = False) -> None:
     storage_of(folder).remove_tree(folder, missing_ok=missing_ok)
 
 
-def files_below(folder: Place) -> Iterator[FoundFile]:
-    """Yield all files below a folder, at any depth; files removed meanwhile may be left out. Links are not followed."""
-    return storage_of(folder).files_below(folder)
+def files_below(folder: Place, others: Callable[[OtherEntry], None] | None = None) -> Iterator[FoundFile]:
+    """Yield all regular files below a folder, at any depth; files removed meanwhile may be left out. Links are not followed.
+
+    Args:
+        folder: the folder, which may be missing.
+        others: called for each link, pipe, socket and device, and for each folder that cannot be read.
+
+    Raises:
+        OSError: the folder, or one below it for which there is no `others`, cannot be read.
+    """
+    return storage_of(folder).files_below(folder, others)
 
 
 def names_in(folder: Place) -> list[str]:

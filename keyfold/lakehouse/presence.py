@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
@@ -15,11 +16,12 @@ from keyfold.storage.place import Place, local_path
 from keyfold.storage.store_failures import failure_of_store
 
 _SHOWN = 3
-_FOLDERS = ("jobs", "tables", "ingest", "events", "quarantine", "monitoring", "landing")
+LANDING = "landing"
+_FOLDERS = ("jobs", "tables", "ingest", "events", "quarantine", "monitoring", LANDING)
 
 
 def check_lakehouse_is_there(lakehouse: Lakehouse) -> None:
-    """Check that a directory is a lakehouse, and that all of its folders can be listed.
+    """Check that a directory is a lakehouse, and that all of its folders can be listed but those below `landing/`.
 
     Raises:
         NotFound: the directory does not exist, or has no files of a lakehouse.
@@ -28,10 +30,12 @@ def check_lakehouse_is_there(lakehouse: Lakehouse) -> None:
     home, is_local, files = lakehouse.home, local_path(lakehouse.home) is not None, 0
     try:
         for name in _FOLDERS:
-            for _ in files_below(home / name):
+            # In landing folders, producers may do what they like: who reads them reports what cannot be read there.
+            is_ours = name != LANDING
+            for _ in files_below(home / name, None if is_ours else lambda _: None):
                 files += 1
                 # Path.glob passes over folders that it cannot read: look into each. A store refuses a listing by itself.
-                if not is_local:
+                if not (is_local and is_ours):
                     break
     except OSError as error:
         raise Damaged(
@@ -55,10 +59,16 @@ def named_files(delta: DeltaTable) -> dict[str, int]:
     }
 
 
-def absent_files(table: Place, delta: DeltaTable) -> dict[str, str]:
-    """Return the data files of a table that are missing or have another size, each with the fault as text."""
+def absent_files(table: Place, delta: DeltaTable, sizes: Mapping[str, int] | None = None) -> dict[str, str]:
+    """Return the data files of a table that are missing or have another size, each with the fault as text.
+
+    Args:
+        table: the table's folder.
+        delta: the table as it was read.
+        sizes: the size in bytes of each file that was listed, by its path relative to the folder; None looks for them.
+    """
     named = named_files(delta)
-    sizes = _sizes(table, named)
+    sizes = _sizes(table, named) if sizes is None else sizes
     return {
         path: "is gone" if sizes.get(path) is None else f"has {sizes[path]:,} bytes, but {size:,} in the table's log"
         for path, size in named.items()
@@ -86,7 +96,7 @@ def check_files_are_there(table: Place, delta: DeltaTable, whose: str, remedy: s
         )
 
 
-def _sizes(table: Place, named: dict[str, int]) -> dict[str, int]:
+def _sizes(table: Place, named: Mapping[str, int]) -> dict[str, int]:
     if (folder := local_path(table)) is None:
         # In a store one request lists a thousand files; `stat` would be a request for each.
         return {file.below: file.bytes for file in files_below(table)}

@@ -3,39 +3,33 @@
 BACKUPS/content/<digest>         each content once, whichever backups have it (BLAKE2b, 256 bits)
 BACKUPS/backups/<time>.json.gz   the files of a backup, written last
 
-A stream's ingest, or a generation of a job, is cut at its newest commit record, as a crash right after that batch leaves it. Not
-copied: `checksums.json`, since the first run on the restored copy records the checksums of the files there.
+`backup_parts` says which files these are. Only regular files are copied, and no link is followed: whatever else is in a folder is named.
 """
 
 import gzip
 import hashlib
 import json
-import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from errno import ENOENT
 from typing import Any, NamedTuple
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from keyfold.errors import Damaged, KeyfoldError, Misconfigured, NotFound
-from keyfold.ingestion.ingest_settings import existing_ingest
-from keyfold.keyed.generation.generations import all_generations, tables_of_no_job
-from keyfold.keyed.generation.live_record import LIVE, live_generation_name
-from keyfold.lakehouse import Lakehouse, exclusive, is_table
-from keyfold.lakehouse.files import files_below, new_file, open_for_reading, sweep, sync_folder, write_once
-from keyfold.lakehouse.presence import check_lakehouse_is_there, named_files
-from keyfold.storage.place import FoundFile, Place, found_at, local_path, path_below, stays_below
+from keyfold.errors import Damaged, KeyfoldError, Misconfigured, NotFound, in_few_lines
+from keyfold.keyed.generation.live_record import LIVE
+from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.lakehouse.files import files_below, new_file, open_found, sweep, sync_folder, write_once
+from keyfold.lakehouse.presence import check_lakehouse_is_there
+from keyfold.maintenance.backup_parts import files_of, in_no_part, parts_of
+from keyfold.storage.entries import NoRegularFileError, OtherEntry
+from keyfold.storage.place import FoundFile, Place, found_at, path_below, stays_below
 
 _TRIES = 10
 _COPIES_AT_ONCE = 8
 _LIST = ".json.gz"
-
-_Part = tuple[Place, dict[Place, str] | None]
 
 
 @dataclass(frozen=True)
@@ -46,12 +40,15 @@ class Backup:
         name: its name for `restore`: the time when it began, in UTC.
         files, bytes: number and size of its files.
         new_bytes: size of what was written.
+        left_out: what is in the lakehouse directory's folders and is no file: links, pipes, sockets and devices; and files that were
+            being written.
     """
 
     name: str
     files: int
     bytes: int
     new_bytes: int
+    left_out: tuple[str, ...] = ()
 
 
 class _File(NamedTuple):
@@ -76,9 +73,9 @@ def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
         to: a folder or bucket for backups, outside of the lakehouse; created if missing. No backup there is ever removed.
 
     Raises:
-        KeyfoldError: there is no lakehouse or a folder of it cannot be read, `to` is inside of it, another backup is running, or
-            runs replace files faster than they can be copied; or the folder of a job is gone, whose tables are there: all others are in
-            the backup.
+        KeyfoldError: there is no lakehouse or a folder of it cannot be read, a record that says what belongs to it is lost, damaged or
+            of another version, `to` is inside of it, another backup is running, or runs replace files faster than they can be copied: no
+            backup was made. Or landing files cannot be read, or tables belong to no job or stream: the backup has all others.
         OSError: a disk is full or fails; no backup was made.
     """
     check_lakehouse_is_there(lakehouse)
@@ -90,25 +87,25 @@ def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
         there, earlier = {file.path.name for file in files_below(content)}, backups_in(to)
         last = _read(to, earlier[-1]) if earlier else []
         known = {file[:4]: file for file in last if file.digest in there}
-        files, fault = _copy_all(lakehouse, content, known)
+        copy = _Copy(lakehouse, content, known)
         for _ in range(_TRIES - 1):
-            if fault:
-                files, fault = _copy_all(lakehouse, content, known)
-        if fault:
+            if copy.fault:
+                copy = _Copy(lakehouse, content, known)
+        if copy.fault:
             raise KeyfoldError(
-                f"{fault}, in each of {_TRIES} tries. If a file is missing for good, restore it; otherwise runs replace files "
+                f"{copy.fault}, in each of {_TRIES} tries. If a file is missing for good, restore it; otherwise runs replace files "
                 "faster than they are copied, or jobs are refreshed: back up when fewer runs are active"
             )
+        files = sorted(copy.files.values())
         content.mkdir(parents=True, exist_ok=True)
         sync_folder(content)
         write_once(to / "backups" / f"{name}{_LIST}", gzip.compress(json.dumps(files).encode(), mtime=0))
     new = {file.digest: file.bytes for file in files if file.digest not in there}
-    if lost := tables_of_no_job(lakehouse):
-        raise Damaged(
-            f"backup {name} is made, but lacks {', '.join(map(str, lost))}: the folders of their jobs are gone; restore them from an "
-            "earlier backup, or remove the tables if the jobs were removed on purpose"
-        )
-    return Backup(name, len(files), sum(file.bytes for file in files), sum(new.values()))
+    lost = [*copy.unreadable, *(f"{table}: {what}" for table, what in in_no_part(lakehouse).items())]
+    if lost:
+        raise Damaged(f"backup {name} is made, but lacks: {'; '.join(in_few_lines(lost, 'files'))}")
+    left_out = tuple(in_few_lines(copy.left_out, "entries"))
+    return Backup(name, len(files), sum(file.bytes for file in files), sum(new.values()), left_out)
 
 
 def restore(folder: Place, lakehouse: Lakehouse, name: str | None = None) -> Backup:
@@ -131,15 +128,15 @@ def restore(folder: Place, lakehouse: Lakehouse, name: str | None = None) -> Bac
     if any(not file.path.name.startswith(".") for file in files_below(lakehouse.home)):
         raise Misconfigured(f"{lakehouse.home} is not empty: restore to another directory, or move this one aside")
     files, content = _read(folder, name), folder / "content"
-    there = {file.below for file in files_below(content)}
+    there = {file.below: file for file in files_below(content)}
 
     def write(one: _File) -> None:
         # The list may be somebody else's: it must not name files elsewhere.
-        kept, local = content / one.digest, local_path(content / one.digest)
-        is_ours = one.digest in there and stays_below(one.path) and not (local and local.is_symlink())
-        if not is_ours or _copy(kept, lakehouse.home / one.path)[1] != one.digest:
+        # As files alone are listed, a link is none of them.
+        is_ours = one.digest in there and stays_below(one.path)
+        if not is_ours or _copy(there[one.digest], lakehouse.home / one.path)[1] != one.digest:
             raise Damaged(
-                f"{kept}, the content of {one.path}, is damaged or gone, or it is a link or leads out of the folder, which Keyfold never "
+                f"{content / one.digest}, the content of {one.path}, is damaged or gone, or it is a link or leads out of the folder, which Keyfold never "
                 "writes; restore another backup"
             )
 
@@ -157,101 +154,81 @@ def _read(folder: Place, name: str) -> list[_File]:
         raise Damaged(f"{path} cannot be read ({error}); restore another backup") from error
 
 
-def _copy(source: Place, to: Place, named: Callable[[str], str] | None = None) -> tuple[int, str]:
+def _copy(file: FoundFile, to: Place, named: Callable[[str], str] | None = None) -> tuple[int, str]:
     """Copy a file, under the name that a function gives for its digest if there is one; returns size and digest."""
     digest, size = hashlib.blake2b(digest_size=32), 0
-    with open_for_reading(source) as content, new_file(to, named and (lambda _: named(digest.hexdigest()))) as file:
+    with open_found(file) as content, new_file(to, named and (lambda _: named(digest.hexdigest()))) as copy:
         while some := content.read(4 << 20):
             digest.update(some)
             size += len(some)
-            file.write(some)
+            copy.write(some)
     return size, digest.hexdigest()
 
 
-def _copy_all(lakehouse: Lakehouse, content: Place, known: dict[tuple[Any, ...], _File]) -> tuple[list[_File], str]:
-    """Copy what is not known yet; returns all files, and why they do not belong together, if they do not."""
+@dataclass
+class _Copy:
+    """A copy of what is not known yet.
 
-    def copied(file: FoundFile) -> _File | None:
-        path = path_below(file.path, lakehouse.home)
+    Attributes:
+        lakehouse: what is copied.
+        content: where to.
+        known: the files that are there, by path, size, time and tag; those that are copied are added.
+        files: all files, by path.
+        fault: why they do not belong together; empty if they do.
+        left_out: what is no file, or is being written.
+        unreadable: what this user may not read.
+    """
+
+    lakehouse: Lakehouse
+    content: Place
+    known: dict[tuple[Any, ...], _File]
+    files: dict[str, _File] = field(default_factory=dict)
+    fault: str = ""
+    left_out: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        parts = parts_of(self.lakehouse)
+        for part in parts:
+            try:
+                # Before others are listed: with a newer clock, events that the restored job still has to read would be late.
+                found = [self._copied(found_at(path)) for path in part.first if path.exists()]
+                with ThreadPoolExecutor(_COPIES_AT_ONCE) as copies:
+                    found += copies.map(self._copied, list(files_of(part, self._other)))
+                self.files |= {file.path: file for file in found if file}
+            except (FileNotFoundError, DeltaError) as error:
+                # The others are copied all the same, so that the next try has less to do.
+                self.fault = f"{part.folder} could not be backed up: {error}"
+        if (live := self.lakehouse.home / LIVE).exists() and (file := self._copied(found_at(live))):
+            self.files[LIVE] = file
+        if parts_of(self.lakehouse) != parts:
+            self.fault = self.fault or "jobs were refreshed or streams rebuilt meanwhile"
+
+    def _copied(self, file: FoundFile) -> _File | None:
+        path = path_below(file.path, self.lakehouse.home)
         # Hidden: locks, and files that are being written.
         if path is None or path.name.startswith("."):
             return None
-        what = (path.as_posix(), file.bytes, file.changed_at, file.tag)
-        if what not in known:
-            # Under a temporary name that `sweep` removes if this process is killed.
-            size, digest = _copy(file.path, content / f".aside-{uuid.uuid4().hex}", str)
-            known[what] = _File(what[0], size, *what[2:], digest)
-        return known[what]
+        version = (path.as_posix(), file.bytes, file.changed_at, file.tag)
+        if version not in self.known:
+            try:
+                # Under a temporary name that `sweep` removes if this process is killed.
+                size, digest = _copy(file, self.content / f".aside-{uuid.uuid4().hex}", str)
+            except NoRegularFileError as error:
+                self.left_out.append(f"{path}: {error.strerror}")
+                return None
+            except PermissionError as error:
+                if error.filename != str(file.path):
+                    raise  # of the backup
+                self.unreadable.append(f"{path}: {error.strerror}")
+                return None
+            if size != file.bytes:
+                self.left_out.append(f"{path}: is being written; a later backup has it")
+                return None
+            self.known[version] = _File(version[0], size, *version[2:], digest)
+        return self.known[version]
 
-    files, fault, parts = dict[str, _File](), "", _parts(lakehouse)
-    for folder, tables in parts:
-        try:
-            # Before others are listed: with a newer clock, events that the restored job still has to read would be late.
-            found = [copied(found_at(clock))] if (clock := folder / "journal" / "clock.json").exists() else []
-            with ThreadPoolExecutor(_COPIES_AT_ONCE) as copies:
-                found += copies.map(copied, list(files_below(folder) if tables is None else _files(folder, tables)))
-            files |= {file.path: file for file in found if file}
-        except (FileNotFoundError, DeltaError) as error:
-            # The others are copied all the same, so that the next try has less to do.
-            fault = f"{folder} could not be backed up: {error}"
-    if (live := lakehouse.home / LIVE).exists() and (file := copied(found_at(live))):
-        files[LIVE] = file
-    if _parts(lakehouse) != parts:
-        fault = fault or "jobs were refreshed or streams rebuilt meanwhile"
-    return sorted(files.values()), fault
-
-
-def _parts(lakehouse: Lakehouse) -> list[_Part]:
-    """What is copied, in order: folders, with their tables and who writes these; None of those that are copied as they are.
-
-    The younger generations come first: one that reads tables of another is the younger one, and all that it has read must be there.
-    """
-    home, parts = lakehouse.home, list[_Part]()
-    for one in sorted(all_generations(lakehouse), key=lambda one: one.record["born_at"], reverse=True):
-        is_live = live_generation_name(lakehouse, one.record["job"]) == one.name
-        # The tables of a generation that was replaced are older versions of the live one's.
-        names = [name for name in one.record["table_ids"] if is_live or one.is_aside(name)]
-        parts.append((one.folder, {one.table(name): f"{one.identity}/{name}" for name in names}))
-    for folder in sorted(home.glob("ingest/*")):
-        birth = existing_ingest(lakehouse, folder.name)
-        parts.append((folder, {at: f"{birth.identity}/{name}" for name, at in birth.tables.items()} if birth else {}))
-    parts += [(folder, {folder: ""}) for folder in sorted(home.glob("monitoring/[!.]*"))]
-    return [*parts, (home / "aside", None), (home / "landing", None)]
-
-
-def _files(folder: Place, tables: dict[Place, str]) -> Iterator[FoundFile]:
-    """The files of a part but its clock, cut at its newest commit record."""
-    # The files that ingest knows before the journal, so that it has the batches after the ones that they cover.
-    yield from list(files_below(folder / "files"))
-    records = [
-        file
-        for file in files_below(folder / "journal")
-        if re.fullmatch(r"\d{9}\.(plan|done)\.json|history.*", file.below)
-    ]
-    yield from records
-    last = max((int(file.below[:9]) for file in records if "done" in file.below), default=-1)
-    for table, application in tables.items():
-        yield from _table(table, application, last)
-    for file in files_below(folder) if folder not in tables else ():
-        top, number = file.below.partition("/")[0], file.path.name.partition("-")[0]
-        # Parts and manifests of a later batch would stay for ever: a run removes those of its own batch alone.
-        if top not in ("files", "journal", "tables") and (top != "state" or int(number) <= last):
-            yield file
-
-
-def _table(table: Place, application: str, last: int) -> Iterator[FoundFile]:
-    """The files of a Delta table up to the newest version without a later batch of an application than the last one."""
-    if not is_table(table):
-        return
-    delta = DeltaTable(str(table))
-    while (taken := delta.transaction_version(application) if application else None) is not None and taken > last:
-        delta.load_as_version(delta.version() - 1)
-    log, data = "_delta_log/", dict[str, FoundFile]()
-    for file in files_below(table):
-        if not file.below.startswith(log):
-            data[file.below] = file
-        elif (version := re.match(r"\d{20}\.", file.path.name)) and int(version[0][:-1]) <= delta.version():
-            yield file
-    if gone := named_files(delta).keys() - data:
-        raise FileNotFoundError(ENOENT, "was removed while its table was listed", str(table / min(gone)))
-    yield from data.values()
+    def _other(self, entry: OtherEntry) -> None:
+        path = path_below(entry.path, self.lakehouse.home)
+        if not entry.path.name.startswith("."):
+            (self.unreadable if entry.may_hold_files else self.left_out).append(f"{path}: {entry.what}")

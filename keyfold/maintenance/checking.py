@@ -20,6 +20,7 @@ from keyfold.errors import KeyfoldError, first_line
 from keyfold.ingestion import ingest_journal
 from keyfold.ingestion.ingest_settings import REBUILD, existing_ingest, rebuild_remedy
 from keyfold.ingestion.ingest_settings import RECORD as INGEST_RECORD
+from keyfold.ingestion.listing import list_files
 from keyfold.journal import Journal
 from keyfold.journal.agreement import check_tables
 from keyfold.journal.checksums import RECORD, differences, read_checksums
@@ -32,9 +33,9 @@ from keyfold.keyed.plans.inputs import OtherTableError, check_inputs, check_unre
 from keyfold.lakehouse import Lakehouse, is_table, read_json
 from keyfold.lakehouse.checksums import checksum_in_name, checksum_of
 from keyfold.lakehouse.files import DamagedError, files_below, is_held, open_for_reading
-from keyfold.lakehouse.presence import check_lakehouse_is_there, empty_entries, named_files
+from keyfold.lakehouse.presence import LANDING, check_lakehouse_is_there, empty_entries, named_files
 from keyfold.lakehouse.reading import parquet_file
-from keyfold.storage.place import Place
+from keyfold.storage.place import Place, local_path
 
 _TRIES = 3
 _PAUSE_SECONDS = 0.2
@@ -65,7 +66,8 @@ class Finding:
 def check(lakehouse: Lakehouse) -> list[Finding]:
     """Read all files of a lakehouse, and compare them with its journals.
 
-    Landing files are not checked, as they may be deleted once they are read, nor are tables that a rebuild has moved aside.
+    Landing files are not checked, as they may be deleted once they are read, nor are tables that a rebuild has moved aside. Of a landing
+    folder, what ingest cannot read is reported, which is no damage.
 
     Raises:
         KeyfoldError: there is no lakehouse in the directory, or a folder of it cannot be read.
@@ -192,6 +194,19 @@ def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, Callable[[Seen], object
     yield f"{_RESTORE}, or remove the table if its job was removed on purpose", partial(_lost, lakehouse)
     for table in sorted(path for path in (home / "monitoring").glob("*") if (path / "_delta_log").is_dir()):
         yield _RESTORE, lambda seen, table=table: seen.table(table)
+    for folder in sorted((home / LANDING).glob("[!.]*")) if local_path(home) else ():
+        yield "remove it, or let this user read it: until then, it is not ingested", partial(_landing, folder)
+
+
+def _landing(folder: Place, seen: Seen) -> None:
+    try:
+        faults = list_files(folder).faults
+    except NotADirectoryError:
+        return
+    except OSError as error:
+        faults = {"": f"cannot be read ({error.strerror})"}
+    for path, what in faults.items():
+        seen.say(folder / path, what, is_damage=False)
 
 
 def _ingest(lakehouse: Lakehouse, stream: str, seen: Seen) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import IO, Any
 
 from keyfold.errors import KeyfoldError, Locked
+from keyfold.storage.entries import OtherEntry
 from keyfold.storage.lease import check_held, is_leased, leased
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import FoundFile, Place
@@ -29,6 +30,10 @@ class Bucket:
 
     def open(self, path: ObjectPath, read_ahead: int) -> IO[bytes]:
         return path.open_reader(read_ahead) if read_ahead else path.open_reader()
+
+    def open_found(self, file: FoundFile) -> IO[bytes]:
+        assert isinstance(file.path, ObjectPath)  # noqa: S101 - narrows: only objects come here
+        return file.path.open_reader()
 
     def write_whole(self, path: ObjectPath, content: bytes) -> None:
         path.write_bytes(content)
@@ -86,7 +91,7 @@ class Bucket:
         check_held()
         folder.remove_tree()
 
-    def files_below(self, folder: ObjectPath) -> Iterator[FoundFile]:
+    def files_below(self, folder: ObjectPath, others: Callable[[OtherEntry], None] | None) -> Iterator[FoundFile]:
         for path, found in folder.below():
             below = path.relative_to(folder).as_posix()
             yield FoundFile(folder, below, found.st_size, found.st_mtime_ns, tag=found.e_tag or "")

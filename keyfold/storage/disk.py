@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from stat import S_ISREG
 from typing import IO, TextIO
 
 import xxhash
 
 from keyfold.errors import KeyfoldError, Locked, Misconfigured
 from keyfold.machine import A_LOOK, is_locked, take
+from keyfold.storage.entries import OtherEntry, files_in, make_folders, open_below, open_regular
 from keyfold.storage.place import FoundFile, Place, local_path
 
 _ASIDE = ".aside-"
@@ -30,10 +30,7 @@ class Disk:
         return ""
 
     def fingerprint(self, path: Path) -> str:
-        # Non-blocking: opening a pipe that has replaced the file would wait for ever.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
-            if not S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise OSError(None, f"{path} is not a regular file")
+        with open_regular(path, buffered=False) as file:
             digest = xxhash.xxh3_128()
             while part := file.read(_READ_AT_ONCE):
                 digest.update(part)
@@ -41,7 +38,11 @@ class Disk:
 
     def open(self, path: Path, read_ahead: int) -> IO[bytes]:
         # Unbuffered for callers that read large pieces, which a buffer would only copy.
-        return open(path, "rb", buffering=0 if read_ahead else -1)
+        return open_regular(path, buffered=not read_ahead)
+
+    def open_found(self, file: FoundFile) -> IO[bytes]:
+        assert isinstance(file.folder, Path)  # noqa: S101 - narrows: only the files of a disk come here
+        return open_below(file.folder, file.below)
 
     def write_whole(self, path: Path, content: bytes) -> None:
         _write(path, content, durably=False)
@@ -55,7 +56,7 @@ class Disk:
 
     @contextmanager
     def new_file(self, path: Path, named: Callable[[IO[bytes]], str] | None) -> Iterator[IO[bytes]]:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
         try:
             with open(path, "x+b") as file:
                 yield file
@@ -70,7 +71,7 @@ class Disk:
     def second_name(self, path: Path, other: Place) -> None:
         if (to := local_path(other)) is None:
             raise KeyfoldError(f"{path} cannot be linked to {other}: both must be on this disk or in the same store")
-        to.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(to.parent)
         os.link(path, to)
 
     def move_tree(self, folder: Path, to: Path, last: str) -> None:
@@ -83,8 +84,8 @@ class Disk:
     def remove_tree(self, folder: Path, *, missing_ok: bool) -> None:
         shutil.rmtree(folder, ignore_errors=missing_ok)
 
-    def files_below(self, folder: Path) -> Iterator[FoundFile]:
-        return _listed(folder, str(folder), "")
+    def files_below(self, folder: Path, others: Callable[[OtherEntry], None] | None) -> Iterator[FoundFile]:
+        return files_in(folder, others)
 
     def sync_file(self, path: Path) -> None:
         # Opened for writing: some systems do not sync a file that is open only for reading.
@@ -116,25 +117,8 @@ class Disk:
         return is_locked(folder / ".lock")
 
 
-def _listed(folder: Path, parent: str, below: str) -> Iterator[FoundFile]:
-    try:
-        entries = os.scandir(parent)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    with entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _listed(folder, entry.path, f"{below}{entry.name}/")
-            elif not (entry.is_symlink() and entry.is_dir()):
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                yield FoundFile(folder, below + entry.name, status.st_size, status.st_mtime_ns)
-
-
 def _write(path: Path, content: bytes, *, durably: bool) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(path.parent)
     # In the same folder, since a rename is atomic only within a file system. The dot hides it from readers.
     # `mkstemp` gives it mode 0600, which the file keeps: some of these files are secrets.
     descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=_ASIDE)

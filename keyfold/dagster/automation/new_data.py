@@ -16,7 +16,7 @@ from typing import Any
 import dagster as dg
 
 from keyfold import ingestion
-from keyfold.errors import KeyfoldError, counted
+from keyfold.errors import KeyfoldError, counted, in_few_lines
 from keyfold.ingestion.kafka.offsets import ReadTopic, TopicState, unread
 from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.listing import SETTLE, LandedFile, Listing, list_files
@@ -116,7 +116,8 @@ def decide_on_files(
     new = [file for file in unread_files if file.is_whole(now, settle) or _has_seen(before, file)]
     ahead = [file for file in unread_files if file.changed_at > now and file.marked is not False][:_MOST_SEEN]
     before = replace(before, seen={file.path: _shape(file) for file in ahead})
-    warnings = tuple(f"the folder {path} cannot be read; its files wait" for path in found.unreadable)
+    waiting = [f"{folder / path} cannot be read ({why}), and waits" for path, why in found.unreadable.items()]
+    warnings = tuple(in_few_lines(waiting, "entries wait"))
     if new or unfinished:
         what = f"{'1 file is' if len(new) == 1 else f'{len(new)} files are'} new" if new else _UNDONE
         asked, reason = _ask(before, what, len(known), now)

@@ -30,7 +30,9 @@ from keyfold.storage.place import Place
 from keyfold.stream import Stream
 from keyfold.stream.source import TEXT_OF, name_of
 
-_FILE_FAULTS = {None, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG}
+_FILE_FAULTS = {
+    *(None, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+}
 """Error numbers of faulty files (None: errors of Arrow and gzip). Others, such as a full or failing disk, are not the file's
 fault: they fail the run, and the next run reads the file again."""
 

@@ -1,6 +1,7 @@
 """Read Parquet files batch by batch. Row numbers are used as line numbers."""
 
 import json
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -41,10 +42,10 @@ def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
 
-    # An empty file has no rows, as in other formats. Parquet's reader would call it broken.
-    if not path.stat().st_size:
-        return
     with open_for_reading(path) as opened:
+        # An empty file has no rows, as in other formats. Parquet's reader would call it broken.
+        if not opened.seek(0, os.SEEK_END):
+            return
         metadata = pq.read_metadata(opened)
         groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
         sizes = [_expanded(metadata, at) for at in range(metadata.num_row_groups)]

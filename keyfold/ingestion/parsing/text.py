@@ -6,6 +6,7 @@ A file may turn out to be broken at its end. Callers must discard all chunks of 
 import codecs
 import gzip
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import IO, Literal
@@ -16,7 +17,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from keyfold.lakehouse.files import open_for_reading
-from keyfold.storage.place import Place, local_path
+from keyfold.storage.place import Place
 
 CHUNK = 16 << 20
 """Maximum bytes of text that are parsed at once."""
@@ -214,13 +215,12 @@ def file_type(path: Place | PurePath) -> FileType:
     return FileType(form, is_compressed, inner.stem if form else inner.name)
 
 
-def open_text(path: Place) -> IO[bytes] | gzip.GzipFile:
+@contextmanager
+def open_text(path: Place) -> Iterator[IO[bytes] | gzip.GzipFile]:
     """Open a text file, and decompress it if its name says that it is compressed.
 
     Raises:
         OSError: the file cannot be read.
     """
-    if not file_type(path).is_compressed:
-        return open_for_reading(path, _READ_AHEAD)
-    file = local_path(path)
-    return gzip.open(file, "rb") if file else gzip.GzipFile(fileobj=open_for_reading(path, _READ_AHEAD))
+    with open_for_reading(path, _READ_AHEAD) as file:
+        yield gzip.GzipFile(fileobj=file) if file_type(path).is_compressed else file

@@ -123,7 +123,7 @@ def test_a_folder_that_may_not_be_read_is_told_and_hides_no_other(tmp_path):
         with as_nobody():
             found = list_files(landing)
             assert [file.path for file in found.files] == ["a.ndjson"]
-            assert found.unreadable == (str(landing / "closed"),)
+            assert found.unreadable == {"closed": "Permission denied"}
             with pytest.raises(PermissionError):
                 list_files(landing / "closed")
     finally:

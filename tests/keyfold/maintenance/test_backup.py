@@ -23,6 +23,7 @@ from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.files import remove_tree
 from keyfold.maintenance import backup as making
+from keyfold.maintenance import backup_parts
 from keyfold.maintenance.backup import back_up, backups_in, restore
 from keyfold.maintenance.checking import check
 from keyfold.runs.chains import refresh_with_consumers
@@ -156,7 +157,7 @@ def test_a_job_that_is_lost_is_told_and_all_others_are_backed_up(tmp_path):
     for name in ("purchase_totals", "model_totals"):
         run_job(lakehouse, build_job(JOBS[name]))
     remove_tree(lakehouse.job("purchase_totals"))
-    with pytest.raises(Damaged, match=r"is made, but lacks .*tables/purchase_totals: the folders"):
+    with pytest.raises(Damaged, match=r"is made, but lacks .*tables/purchase_totals: the folder of its job is gone"):
         back_up(lakehouse, backups)
     restore(backups, again := Lakehouse(tmp_path / "again"))
     assert rows(again)["model_totals"] == rows(lakehouse)["model_totals"]
@@ -248,7 +249,7 @@ def test_a_home_that_is_none_is_neither_backed_up_nor_called_well(tmp_path):
 
 
 def test_a_table_that_goes_to_its_address_while_it_is_listed_is_backed_up(tmp_path, monkeypatch):
-    lakehouse, backups, is_table = whole_lakehouse(tmp_path / "home"), tmp_path / "backups", making.is_table
+    lakehouse, backups, is_table = whole_lakehouse(tmp_path / "home"), tmp_path / "backups", backup_parts.is_table
     expected = rows(lakehouse)
 
     def cut_off(point):
@@ -264,7 +265,7 @@ def test_a_table_that_goes_to_its_address_while_it_is_listed_is_backed_up(tmp_pa
         finish_going_live(lakehouse, TOTALS.name)
         return is_table(table)
 
-    monkeypatch.setattr(making, "is_table", after_it_went)
+    monkeypatch.setattr(backup_parts, "is_table", after_it_went)
     back_up(lakehouse, backups)
     restore(backups, again := Lakehouse(tmp_path / "again"))
     assert not any(one.is_damage for one in check(again))
@@ -288,11 +289,11 @@ def test_a_file_that_is_removed_while_it_is_copied_is_listed_again_and_one_that_
     lakehouse, backups, copy = whole_lakehouse(tmp_path / "home"), tmp_path / "backups", making._copy
     removed = []
 
-    def copy_what_is_there(source, *to):
-        if "manifests" in source.parts and len(removed) < times:
-            removed.append(source)
-            raise FileNotFoundError(ENOENT, "No such file or directory", str(source))
-        return copy(source, *to)
+    def copy_what_is_there(file, *to):
+        if "manifests" in file.path.parts and len(removed) < times:
+            removed.append(file)
+            raise FileNotFoundError(ENOENT, "No such file or directory", str(file.path))
+        return copy(file, *to)
 
     monkeypatch.setattr(making, "_copy", copy_what_is_there)
     if times > 1:
@@ -312,7 +313,7 @@ PER_USER = adding_up("per_user", HOURLY, "1d", timedelta(hours=1))
 
 
 def test_a_backup_of_a_chain_that_goes_on_restores_to_a_chain_that_goes_on(tmp_path, monkeypatch):
-    site, backups, table_of = Site(tmp_path / "home"), tmp_path / "backups", making._table
+    site, backups, table_of = Site(tmp_path / "home"), tmp_path / "backups", backup_parts._table
     worked = []
 
     def work(of):
@@ -330,7 +331,7 @@ def test_a_backup_of_a_chain_that_goes_on_restores_to_a_chain_that_goes_on(tmp_p
 
     work("before")
     work("once more")
-    monkeypatch.setattr(making, "_table", work_and_list)
+    monkeypatch.setattr(backup_parts, "_table", work_and_list)
     back_up(site.lakehouse, backups)
     restore(backups, Lakehouse(tmp_path / "new"))
     assert len(worked) > 4
@@ -346,19 +347,19 @@ def test_a_backup_of_a_chain_that_goes_on_restores_to_a_chain_that_goes_on(tmp_p
 
 
 def test_a_backup_amid_a_refresh_of_a_chain_has_all_of_it_or_nothing(tmp_path, monkeypatch):
-    site, backups, files, refreshed = Site(tmp_path / "home"), tmp_path / "backups", making._files, []
+    site, backups, files, refreshed = Site(tmp_path / "home"), tmp_path / "backups", backup_parts.files_of, []
     for minute in (0, 70, 140):
         site.click(("ann", minute))
         site.run(HOURLY)
         site.run(PER_USER)
 
-    def list_and_refresh(folder, tables):
-        listed = list(files(folder, tables))
-        if folder.parent.name == "per_user" and not refreshed:
+    def list_and_refresh(part, others):
+        listed = list(files(part, others))
+        if part.folder.parent.name == "per_user" and not refreshed:
             refreshed.extend(refresh_with_consumers(site.lakehouse, HOURLY, [PER_USER], runners=site.spark))
         return listed
 
-    monkeypatch.setattr(making, "_files", list_and_refresh)
+    monkeypatch.setattr(making, "files_of", list_and_refresh)
     back_up(site.lakehouse, backups)
     restore(backups, Lakehouse(tmp_path / "new"))
     assert [run.generation for run in refreshed] == ["generation-0002"] * 2

@@ -189,10 +189,10 @@ def test_a_folder_that_is_missing_or_none_is_a_reason_not_an_error(tmp_path):
 
 
 def test_a_part_that_may_not_be_read_is_warned_of_and_the_rest_goes_on():
-    found = Listing((file("a", 10),), ("/landing/closed",))
+    found = Listing((file("a", 10),), {"closed": "Permission denied"})
     decision = decide_on_files(found, {}, None, NOW, folder=FOLDER)
     assert names(decision) == ["a"]
-    assert decision.warnings == ("the folder /landing/closed cannot be read; its files wait",)
+    assert decision.warnings == (f"{FOLDER}/closed cannot be read (Permission denied), and waits",)
 
 
 @dg.op
