@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-SECRET = "planted-secret"
+SECRET = "planted-secret"  # noqa: S105 - nobody's
 
-Outcome = Literal["read", "quarantined", "waits", "ignored", "changes"]
+Outcome = Literal["read", "quarantined", "waits", "ignored"]
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,7 @@ class Kind:
 
     Attributes:
         make: makes one in a folder, of some rows of text, beside a folder that is outside; returns its path.
-        outcome: what ingest does with it: its rows are read, it is quarantined whole, it is named and waits, or it is ignored; or what
-            becomes of it depends on when it changes.
+        outcome: what ingest does with it: its rows are read, it is quarantined whole, it is named and waits, or it is ignored.
         in_backup: whether its content is in a backup.
         is_named: whether `health` and `check` name it.
         is_open_to_root: whether root can read it, whatever its mode.
@@ -166,7 +165,9 @@ KINDS: dict[str, Kind] = {
     "two links to each other": Kind(_loop_of_two, "quarantined", is_named=True),
     "a chain of 1,500 links": Kind(_long_chain, "quarantined", is_named=True),
     "a dangling link": Kind(_link("dangling.ndjson", lambda *_: "nowhere"), "quarantined", is_named=True),
-    "a link with a target of 256 letters": Kind(_link("long.ndjson", lambda *_: "x" * 256), "quarantined", is_named=True),
+    "a link with a target of 256 letters": Kind(
+        _link("long.ndjson", lambda *_: "x" * 256), "quarantined", is_named=True
+    ),
     "a link into a closed folder": Kind(_into_closed, "quarantined", is_named=True),
     "a link to a file outside": Kind(
         _link("out.ndjson", lambda _, outside: outside / "secret.ndjson"), "quarantined", is_named=True

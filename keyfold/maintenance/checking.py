@@ -195,7 +195,7 @@ def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, Callable[[Seen], object
     for table in sorted(path for path in (home / "monitoring").glob("*") if (path / "_delta_log").is_dir()):
         yield _RESTORE, lambda seen, table=table: seen.table(table)
     for folder in sorted((home / LANDING).glob("[!.]*")) if local_path(home) else ():
-        yield "remove it, or let this user read it: until then, it is not ingested", partial(_landing, folder)
+        yield "mend or remove it, or let this user read it: it is not ingested", partial(_landing, folder)
 
 
 def _landing(folder: Place, seen: Seen) -> None:

@@ -30,6 +30,7 @@ from keyfold.runs.health import samples_of_ingest, served
 from keyfold.runs.reporting import reported, written_by_ingest
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest
 from keyfold.session.finishing import batches_are_finished
+from keyfold.storage.entries import folders_in
 from keyfold.storage.place import local_path
 from keyfold.stream import Stream
 
@@ -144,14 +145,14 @@ class _FolderLook:
 
     def __init__(self, landing: Path) -> None:
         self._landing = landing
-        self._folders: dict[str, int | None] = {}
+        self._folders: dict[Path, int | None] = {}
         self._looked_at = 0
         self._until = 0.0
 
     def remember(self) -> None:
         """Remember the current state. After `_FULL_LOOK` seconds, changes are assumed."""
         self._looked_at, self._until = time.time_ns(), time.monotonic() + _FULL_LOOK
-        self._folders = {path: _changed_at(path) for path, _, _ in os.walk(self._landing)}
+        self._folders = {folder: _changed_at(folder) for folder in folders_in(self._landing)}
 
     def remember_until(self, settle: timedelta) -> None:
         """Assume changes after the settling time: waiting files become complete without a change of their folder."""
@@ -195,7 +196,7 @@ class _ListingLook:
         return self._current != self._seen
 
 
-def _changed_at(folder: str) -> int | None:
+def _changed_at(folder: Path) -> int | None:
     try:
         return os.stat(folder).st_mtime_ns
     except OSError:

@@ -8,6 +8,7 @@ listing and the opening.
 import errno
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from stat import S_ISBLK, S_ISCHR, S_ISFIFO, S_ISLNK, S_ISREG, S_ISSOCK
 from typing import IO, NamedTuple
@@ -131,6 +132,15 @@ def files_in(folder: Path, others: Callable[[OtherEntry], None] | None = None) -
                     yield FoundFile(folder, path, status.st_size, status.st_mtime_ns)
                 elif others is not None:
                     others(OtherEntry(folder / path, _kind_of(status.st_mode), may_hold_files=False))
+
+
+def folders_in(folder: Path) -> Iterator[Path]:
+    """Yield a folder and those below it, at any depth; those that cannot be listed too, but not what is in them."""
+    waiting = [folder]
+    while waiting:
+        yield (parent := waiting.pop())
+        with suppress(OSError), os.scandir(parent) as entries:
+            waiting += [parent / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def make_folders(folder: Path) -> None:

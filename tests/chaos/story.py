@@ -57,6 +57,16 @@ def land(home: Path, first: int, files: int, *, lines: int = 12) -> None:
         (landing / f"{number:03}.ndjson").write_text("".join(f"{line}\n" for line in told))
 
 
+def moment(minute: int) -> str:
+    """A minute of a day that `land` leaves free."""
+    return f"2024-02-01T{minute // 60:02}:{minute % 60:02}:00Z"
+
+
+def click(user: str, minute: int) -> str:
+    """A line with a click."""
+    return json.dumps({"user": user, "at": moment(minute), "clicks": 1}) + "\n"
+
+
 def expected(home: Path) -> Rows:
     """What the tables should hold, by DuckDB, from the landing files."""
     duck = duckdb.connect()
@@ -75,17 +85,17 @@ def expected(home: Path) -> Rows:
 def found(home: Path | str) -> Rows:
     """What the tables hold, of a folder or of a home in an object store: rows of `totals`, else clicks added up."""
     lakehouse = Lakehouse(home)
-    rows: Rows = Counter({("quarantine",): len(_rows(lakehouse.quarantine("clicks")))})
-    for row in _rows(lakehouse.events("clicks")):
+    rows: Rows = Counter({("quarantine",): len(rows_of(lakehouse.quarantine("clicks")))})
+    for row in rows_of(lakehouse.events("clicks")):
         rows["events", row["user"], f"{row['at']:%Y-%m-%d %H:%M}"] += 1
-    for row in _rows(lakehouse.table("totals")):
+    for row in rows_of(lakehouse.table("totals")):
         rows["totals", row["user"], row["clicks"]] += 1
-    for row in _rows(lakehouse.table("changes")):
+    for row in rows_of(lakehouse.table("changes")):
         rows["changes", row["user"], None] += row["clicks"]
-    for row in _rows(lakehouse.table("windows")):
+    for row in rows_of(lakehouse.table("windows")):
         rows["windows", row["user"], f"{row['window']:%Y-%m-%d %H:%M}"] += row["clicks"]
     # A click that came late is lost to its window.
-    for row in _rows(lakehouse.table("late.windows")):
+    for row in rows_of(lakehouse.table("late.windows")):
         rows["late", row["user"], f"{row['at']:%Y-%m-%d %H:%M}"] += 1
     return rows
 
@@ -100,14 +110,15 @@ def unreadable(home: Path) -> list[str]:
     ):
         for table in tables:
             try:
-                _rows(table)
+                rows_of(table)
             except Exception:
                 told.append(owner)
                 break
     return told
 
 
-def _rows(table: Place) -> list[dict]:
+def rows_of(table: Place) -> list[dict]:
+    """The rows of a table."""
     return DeltaTable(str(table)).to_pyarrow_table().to_pylist()
 
 

@@ -1,7 +1,6 @@
 """What lands is hostile or broken: files, links and pipes, bombs, giant lines, one line in a hundred malformed in twenty ways."""
 
 import gzip
-import json
 import os
 import shutil
 from collections import Counter
@@ -11,21 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.launcher import Launcher
-from tests.chaos.story import INGEST, TO_THE_END, Homes, expected, found
+from tests.chaos.story import INGEST, TO_THE_END, Homes, click, expected, found, moment
 from tests.chaos.tally import Rows
 
 PROMISE = "Whatever lands: good rows of whole files are read once, all else stands in quarantine with its reason."
 
 Good = list[tuple[str, int]]
 """Clicks that are to be accepted: user, and minute of 2 February 2024."""
-
-
-def moment(minute: int) -> str:
-    return f"2024-02-01T{minute // 60:02}:{minute % 60:02}:00Z"
-
-
-def click(user: str, minute: int) -> str:
-    return json.dumps({"user": user, "at": moment(minute), "clicks": 1}) + "\n"
 
 
 def lines(good: Good) -> str:
