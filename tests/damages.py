@@ -22,6 +22,22 @@ def zero(path: Path) -> None:
     path.write_bytes(bytes(path.stat().st_size))
 
 
+def zero_some(path: Path) -> None:
+    """Zero 16 bytes in the middle, or all of a smaller file: what a lost sector leaves."""
+    content = bytearray(path.read_bytes())
+    start = max(0, len(content) // 2 - 8)
+    content[start : start + 16] = bytes(len(content[start : start + 16]))
+    path.write_bytes(content)
+
+
+WRONG_JSON = ("{}", "[]", "null", '{"version": "x"}', "[[1]]")
+
+
+def put_wrong_json(text: str) -> Callable[[Path], None]:
+    """Put JSON in place of a file's content that is another thing."""
+    return write(text)
+
+
 def flip(path: Path) -> None:
     """Change one bit in the middle."""
     content = bytearray(path.read_bytes())

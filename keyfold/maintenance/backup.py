@@ -196,7 +196,7 @@ class _Copy:
                 with ThreadPoolExecutor(_COPIES_AT_ONCE) as copies:
                     found += copies.map(self._copied, list(files_of(part, self._other)))
                 self.files |= {file.path: file for file in found if file}
-            except (FileNotFoundError, DeltaError) as error:
+            except (FileNotFoundError, DeltaError, Damaged) as error:
                 # The others are copied all the same, so that the next try has less to do.
                 self.fault = f"{part.folder} could not be backed up: {error}"
         if (live := self.lakehouse.home / LIVE).exists() and (file := self._copied(found_at(live))):

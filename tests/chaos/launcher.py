@@ -86,6 +86,12 @@ class Run:
         return int(told.read_text()) if told.exists() else 0
 
     @property
+    def tried(self) -> list[int]:
+        """The exit codes of the commands before, which may fail."""
+        told = self.log.with_suffix(".tried")
+        return json.loads(told.read_text()) if told.exists() else []
+
+    @property
     def writes(self) -> int:
         """How many writes below the folder came; of one that was killed it is not known."""
         return int(self.log.with_suffix(".writes").read_text())

@@ -151,8 +151,8 @@ def _run(order: dict[str, Any]) -> None:
         for hook in order["hooks"]:
             module, _, name = hook.partition(":")
             getattr(importlib.import_module(module), name)()
-        for command in order["attempts"]:
-            type_command(command, order["home"])
+        tried = [type_command(command, order["home"]) for command in order["attempts"]]
+        Path(order["log"]).with_suffix(".tried").write_text(json.dumps(tried))
         code = 0
         for number, command in enumerate(order["commands"], 1):
             code = type_command(command, order["home"])

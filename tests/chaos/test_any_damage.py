@@ -1,0 +1,109 @@
+"""Each file of a lakehouse in each state of damage, under each command: a finding or an error with a remedy, and never a loss."""
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.files import is_held
+from keyfold.maintenance.backup import restore
+from tests.chaos.launcher import Launcher
+from tests.chaos.story import INGEST, TOTALS, WINDOWS, WORK, Homes, found, unreadable
+from tests.chaos.tally import Rows
+from tests.chaos.test_check import current_files, is_unseen
+from tests.chaos.test_damage import files_of
+from tests.damages import WRONG_JSON, cut_short, delete, empty, put_wrong_json, zero_some
+
+PROMISE = "Under each command, each damage of each file is a finding or an error with a remedy: no traceback, nothing is lost in silence."
+
+BOUNDED = "tests.chaos.hooks:end_within_a_minute"
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "deleted": delete,
+    "emptied": empty,
+    "cut short": cut_short,
+    "16 zero bytes": zero_some,
+    **{f"replaced by {text}": put_wrong_json(text) for text in WRONG_JSON},
+}
+KEPT_BY_BIT_ROT = "16 zero bytes"
+"""A copy of it is as damaged as the file: to compare contents is the check's work."""
+
+
+COMMANDS = (("check",), ("health",), INGEST, TOTALS, WINDOWS)
+
+
+def is_json(name: str) -> bool:
+    return name.endswith((".json", ".jsonl", "_last_checkpoint"))
+
+
+def kind_of(name: str) -> str:
+    """A file's name without what differs between the files of a kind."""
+    return re.sub(r"[0-9a-f]{16,}|\d+", "#", re.sub(r"part-[^/]*", "part-#", name))
+
+
+def cases(worked: Path) -> list[tuple[str, str]]:
+    """The first, the middle and the last file of each kind, each with each damage."""
+    kinds: dict[str, list[str]] = {}
+    for name in files_of(worked):
+        if (worked / name).stat().st_size:
+            kinds.setdefault(kind_of(name), []).append(name)
+    names = {name for ones in kinds.values() for name in (ones[0], ones[len(ones) // 2], ones[-1])}
+    return [
+        (name, damage)
+        for name in sorted(names)
+        for damage in DAMAGES
+        if is_json(name) or not damage.startswith("replaced")
+    ]
+
+
+@pytest.mark.parametrize(
+    "one_in", [60, pytest.param(1, marks=pytest.mark.chaos, id="each damage of each kind of file")]
+)
+def test_each_command_says_what_is_wrong_and_loses_nothing(
+    launcher: Launcher, homes: Homes, tmp_path: Path, tally, one_in: int
+):
+    worked = homes.after(homes.running, *WORK)
+    told, current, whole = tally("a damaged file"), current_files(worked), found(worked)
+    for name, damage in [case for case in cases(worked) if crc32(repr(case).encode()) % one_in == 0]:
+        home, backups, what = homes.copy(worked), tmp_path / "backups", f"{name} {damage}"
+        DAMAGES[damage](home / name)
+        faults = list[str]()
+        _, run = launcher.run(home, attempts=[("backup", str(backups)), *COMMANDS], hooks=[BOUNDED])
+        codes, said = run.tried, run.said
+        if len(codes) != 1 + len(COMMANDS) or not set(codes) <= {0, 1} or "Traceback" in said or "panicked" in said:
+            faults.append(f"ended with {codes}: {said[-2500:]}")
+        else:
+            backed_up, checked, _, *went_on = codes
+            if not (checked or is_unseen(name, damage, current)):
+                faults.append(f"check finds nothing: {said}")
+            if said.count("error: ") < backed_up + sum(went_on):
+                faults.append(f"a command failed without a word of why: {codes} {said}")
+            if backed_up == 0:
+                faults += faults_of_backup(backups, tmp_path / "again", name, damage, worked, whole)
+        faults += [f"{lock.parent} is left locked" for lock in home.rglob(".lock") if is_held(lock.parent)]
+        told.counts.update({"tried": 1, "came": 1, "survived": not faults})
+        for fault in faults:
+            told.fail(f"{what}: {fault}")
+        shutil.rmtree(home)
+        shutil.rmtree(backups)
+
+
+def faults_of_backup(backups: Path, to: Path, name: str, damage: str, worked: Path, whole: Rows) -> list[str]:
+    """Say what a backup that was made lacks."""
+    again = Lakehouse(to)
+    restore(backups, again)
+    try:
+        if damage == KEPT_BY_BIT_ROT and (again.home / name).exists():
+            return []
+        lost = unreadable(again.home)
+        return (
+            [f"backed up without a word: {lost or found(again.home)} is not {whole}"]
+            if lost or found(again.home) != whole
+            else []
+        )
+    finally:
+        shutil.rmtree(again.home)
