@@ -94,16 +94,11 @@ def test_each_command_says_what_is_wrong_and_loses_nothing(
 
 def faults_of_backup(backups: Path, to: Path, name: str, damage: str, worked: Path, whole: Rows) -> list[str]:
     """Say what a backup that was made lacks."""
-    again = Lakehouse(to)
-    restore(backups, again)
+    restore(backups, Lakehouse(to))
     try:
-        if damage == KEPT_BY_BIT_ROT and (again.home / name).exists():
+        if damage == KEPT_BY_BIT_ROT and (to / name).exists():
             return []
-        lost = unreadable(again.home)
-        return (
-            [f"backed up without a word: {lost or found(again.home)} is not {whole}"]
-            if lost or found(again.home) != whole
-            else []
-        )
+        lost = unreadable(to)
+        return [f"backed up without a word: {lost or found(to)} is not {whole}"] if lost or found(to) != whole else []
     finally:
-        shutil.rmtree(again.home)
+        shutil.rmtree(to)
