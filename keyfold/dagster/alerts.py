@@ -15,6 +15,7 @@ from typing import Any
 
 import dagster as dg
 
+from keyfold.dagster.failures import ERROR
 from keyfold.errors import Misconfigured, is_keyfold_error
 
 SECONDS = 20.0
@@ -180,9 +181,12 @@ def _failure(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
         event = record.event_log_entry.dagster_event
         if event is None or event.step_key is None:
             continue
-        error = event.step_failure_data.error
+        error, own = event.step_failure_data.error, event.step_failure_data.user_failure_data
         steps.append(event.step_key)
         are_checks.append(error is not None and (error.cls_name or "").endswith("AssetCheckFailedError"))
+        if own is not None and ERROR in own.metadata:
+            reasons.append(own.description or "an error")
+            continue
         # Dagster wraps a step's error in its own; the innermost cause is the error itself.
         while error is not None and error.cause is not None:
             error = error.cause

@@ -8,6 +8,7 @@ import dagster as dg
 import polars as pl
 
 from keyfold.dagster.assets.previews import reasons_of
+from keyfold.dagster.failures import fails_with_message
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.ingestion import ingest_journal
@@ -82,6 +83,7 @@ def _checks(
         can_subset=True,
         description=f"Health of {asset.to_user_string()}.",
     )
+    @fails_with_message
     def health(
         context: dg.AssetCheckExecutionContext, keyfold: dg.ResourceParam[Keyfold]
     ) -> Iterator[dg.AssetCheckResult]:

@@ -22,6 +22,7 @@ from keyfold.dagster.assets.metadata import (
 )
 from keyfold.dagster.assets.previews import open_state_metadata, preview
 from keyfold.dagster.automation.schedules import FRESH, on_checked_events
+from keyfold.dagster.failures import fails_with_message
 from keyfold.dagster.maintenance import maintain_job
 from keyfold.dagster.plots import plot_runs, try_plot
 from keyfold.dagster.reporting import is_left_to_continuous_run
@@ -80,6 +81,7 @@ def keyed_assets(shown: JobAssets, translator: KeyfoldTranslator = DEFAULT) -> d
         op_tags={"dagster/priority": str(shown.priority)},
         description=declared.description,
     )
+    @fails_with_message
     def run_keyed_job(
         context: dg.AssetExecutionContext, keyfold: dg.ResourceParam[Keyfold]
     ) -> Iterator[dg.MaterializeResult]:
@@ -136,6 +138,7 @@ def conservation_check(declared: KeyedJob, translator: KeyfoldTranslator = DEFAU
         blocking=True,
         pool=f"job_{declared.name}",
     )
+    @fails_with_message
     def no_event_is_lost(keyfold: dg.ResourceParam[Keyfold]) -> dg.AssetCheckResult:
         found = check_conservation(keyfold.lakehouse, configured_job(keyfold.lakehouse, declared))
         return dg.AssetCheckResult(

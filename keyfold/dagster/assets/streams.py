@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from keyfold import ingestion
 from keyfold.dagster.assets.metadata import column_schema, table_metadata, warning_metadata
 from keyfold.dagster.assets.previews import preview, quarantine_metadata
+from keyfold.dagster.failures import fails_with_message
 from keyfold.dagster.maintenance import maintain_stream
 from keyfold.dagster.reporting import is_left_to_continuous_run
 from keyfold.dagster.resources import Keyfold
@@ -86,6 +87,7 @@ def stream_assets(stream: Stream, translator: KeyfoldTranslator = DEFAULT) -> tu
         config_schema=plain_fields(IngestConfig),
         description=f"Reads the new files or messages of {stream.name}, exactly once.",
     )
+    @fails_with_message
     def ingest_stream(
         context: dg.AssetExecutionContext, keyfold: dg.ResourceParam[Keyfold]
     ) -> Iterator[dg.MaterializeResult]:
@@ -190,6 +192,7 @@ def stream_check(stream: Stream, translator: KeyfoldTranslator = DEFAULT) -> dg.
         blocking=True,
         pool=f"stream_{stream.name}",
     )
+    @fails_with_message
     def every_row_is_accounted_for(keyfold: dg.ResourceParam[Keyfold]) -> dg.AssetCheckResult:
         lakehouse = keyfold.lakehouse
         # A missing table is an error, not a failed check: the check cannot be evaluated.

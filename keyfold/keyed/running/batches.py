@@ -81,7 +81,10 @@ class Batches:
                     remove_strays(self._generation, before)
                 was_begun = False
         except Exception as error:
-            raise readable(self._job, error) from error
+            explained = readable(self._job, error)
+            if explained is error:
+                raise  # with its own cause, such as the error of a step
+            raise explained from error
 
     def _work_on(self, plan: KeyedPlan, before: KeyedDone | None) -> KeyedDone:
         job, generation = self._job, self._generation
