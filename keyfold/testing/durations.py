@@ -8,11 +8,12 @@ import ast
 import dataclasses
 import inspect
 import json
+import random
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -21,7 +22,7 @@ import polars as pl
 
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.stream import Stream
-from keyfold.times import LONGEST, parsed_duration
+from keyfold.times import LONGEST, parsed_duration, shifted
 
 TICK = timedelta(microseconds=1)
 """The least difference of two times."""
@@ -64,6 +65,26 @@ def silences_of(job: KeyedJob) -> tuple[timedelta, ...]:
         for silence in (duration - TICK, duration, duration + TICK, min(10 * duration, LONGEST))
     }
     return tuple(sorted(silence for silence in around if silence > timedelta(0)))
+
+
+def times_apart(silences: Sequence[timedelta], chance: random.Random, count: int, start: datetime) -> list[datetime]:
+    """Return times from `start` on, each of which follows another one at once, soon, or after one of some silences.
+
+    So several times are as far apart as a duration, also such that others lie between them; none is after the year 9999.
+
+    Example:
+        >>> from datetime import UTC
+        >>> start, minute = datetime(2026, 1, 1, tzinfo=UTC), timedelta(minutes=1)
+        >>> {time - start for time in times_apart([minute], random.Random(1), 3, start)} <= {number * minute for number in range(4)}
+        True
+    """
+    times = [start]
+    steps = [timedelta(0), *silences, *silences]
+    while len(times) < count:
+        # Mostly after the newest: otherwise silences would be filled.
+        since = times[-1] if chance.random() < 0.7 else chance.choice(times)
+        times.append(shifted(since, chance.choice(steps)))
+    return times
 
 
 _NOT_ENTERED = {"polars", "pyarrow", "numpy", "pydantic", "pydantic_core", *sys.stdlib_module_names} - {"__main__"}

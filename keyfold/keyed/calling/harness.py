@@ -231,8 +231,12 @@ def _with_columns(
 
 
 def time_in(one: Input, events: pl.DataFrame) -> str:
-    """Return the column with the event's time in a frame with the columns of an input, or with those of its event table."""
-    return one.event_time if one.event_time in events.columns else one.stored_time
+    """Return the column with the event's time in a frame with the columns of an input, or with those of its event table.
+
+    A job that goes by arrival has another one in the event table, where the event's own time stands beside it.
+    """
+    is_stored = one.stored_time in events.columns and not _is_read(one, events, {*one.derived, *one.computed})
+    return one.stored_time if is_stored or one.event_time not in events.columns else one.event_time
 
 
 def _times(job: KeyedJob, name: str, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> pl.Series | None:

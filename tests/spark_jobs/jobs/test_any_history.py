@@ -1,5 +1,6 @@
 """Jobs of one stream give the rows of plain Python, whatever the order, the split into runs and slices, what is late, and the clock."""
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from keyfold import KeyedJob, TestHarness, build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.testing import assert_same, play
+from keyfold.testing import assert_same, play, silences_of
+from keyfold.testing.durations import times_apart
 from spark_jobs.jobs.registry import JOBS
 from tests.examples import examples
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
@@ -253,11 +255,13 @@ def test_any_history_gives_the_rows_of_plain_python(geofences, name, data):
     delayed = {"watermark_delay": data.draw(on_grid(case.last // 3, case.step)) * case.unit}
     job = build_job(JOBS[case.name], {**given, **(delayed if takes_delay(case.name) else {})})
     delay = job.only_input.watermark_delay
+    if data.draw(st.booleans()):
+        drawn = at_silences(job, case, drawn, data.draw(st.integers(0, 2**32)))
     events, time = [case.make(number, *one) for number, one in enumerate(drawn)], job.event_time
     # Without a delay what comes together is late together, or not.
-    is_in_time, random = bool(delay) and data.draw(st.booleans()), data.draw(st.randoms(use_true_random=False))
+    is_in_time, chance = bool(delay) and data.draw(st.booleans()), data.draw(st.randoms(use_true_random=False))
     if is_in_time:
-        events.sort(key=lambda one: one[time] + random.uniform(0, 0.999) * delay)
+        events.sort(key=lambda one: one[time] + chance.uniform(0, 0.999) * delay)
     batches = in_batches(events, data.draw(st.lists(st.integers(0, len(events)), max_size=5)))
     gaps = data.draw(st.lists(on_grid(case.last // 3, case.step), min_size=len(batches), max_size=len(batches)))
     times = [NOON + number * case.unit for number in accumulate(gaps)]
@@ -273,6 +277,12 @@ def test_any_history_gives_the_rows_of_plain_python(geofences, name, data):
     assert_gives(case, job, harness, case.oracle(runs, **given))
     if is_in_time and is_by_event_time and not case.by_runs(given):
         assert_same(job, harness, play(job, [frame_of(job, events[::-1])], end))
+
+
+def at_silences(job: KeyedJob, case: Case, drawn: list[tuple], seed: int) -> list[tuple]:
+    """What was drawn, at times that are as far apart as the durations of the job, or a microsecond less or more, or ten times."""
+    times = times_apart(silences_of(job) or (MINUTE,), random.Random(seed), len(drawn), NOON)
+    return [((time - NOON) / case.unit, *rest) for time, (_, *rest) in zip(times, drawn, strict=True)]
 
 
 def takes_delay(name: str) -> bool:

@@ -1,0 +1,35 @@
+"""Every operator gives one answer for events that are as far apart as its durations, a microsecond less or more, and ten times."""
+
+import random
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.examples import examples
+from tests.keyfold.operators.every_operator import EVERY_OPERATOR
+from tests.silences import assert_one_answer_however_a_run_comes, assert_one_answer_in_any_runs
+
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+DURATIONS = st.lists(
+    st.sampled_from([SECOND, 90 * SECOND, 2 * MINUTE, 3 * MINUTE, HOUR, 25 * HOUR]), min_size=4, max_size=4
+)
+SEEDS = st.integers(0, 2**32)
+
+BY_RUNS = ("at once", "in processing time", "buffer")
+"""Of which a docstring says that what comes together, or when, decides."""
+
+
+@pytest.mark.parametrize("name", EVERY_OPERATOR)
+@examples(100)
+@given(durations=DURATIONS, seed=SEEDS)
+def test_neither_order_nor_slices_change_an_answer(name, durations, seed):
+    assert_one_answer_however_a_run_comes(EVERY_OPERATOR[name].of(durations), random.Random(seed))
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY_OPERATOR if not any(said in name for said in BY_RUNS)])
+@examples(100)
+@given(durations=DURATIONS, seed=SEEDS)
+def test_nor_do_the_runs_in_which_events_come(name, durations, seed):
+    assert_one_answer_in_any_runs(EVERY_OPERATOR[name].of(durations), random.Random(seed))
