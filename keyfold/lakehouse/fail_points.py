@@ -42,6 +42,8 @@ POINTS = (
     "rebuild: one table moved",
     "rebuild: moved",
     "quarantine: plans withdrawn",
+    "added: named",
+    "added: committed",
     "quarantine: in both tables",
     "erasure: files written",
     "erasure: committed",

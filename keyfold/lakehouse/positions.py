@@ -17,11 +17,11 @@ from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from keyfold.errors import Damaged
-from keyfold.lakehouse.files import names_in
-from keyfold.lakehouse.presence import empty_entry_error
+from keyfold.lakehouse.files import names_in, read_json, write_json
+from keyfold.lakehouse.presence import damaged_entry
 from keyfold.storage.place import Place
 
 _NAMED = re.compile(r"(\d{20})\.(?:json|checkpoint\.)")
@@ -54,7 +54,7 @@ def position_at(table: Place, version: int) -> Position:
 
     Raises:
         LogGoneError: its log entry is missing.
-        KeyfoldError: its entry is empty.
+        Damaged: its entry is empty.
     """
     return Position(version=version, digest=_digest(_content(table, version)))
 
@@ -82,6 +82,41 @@ def check_position(table: Place, position: Position) -> Position:
     raise OtherHistoryError(f"version {position.version} of {table} is not the one that was read")
 
 
+def remembered(table: Place) -> Place:
+    """Return the record of a table's newest position, which is beside the table, since no journal has it."""
+    return table.with_name(f"{table.name}.json")
+
+
+def remember_position(table: Place) -> None:
+    """Record a table's newest position, so that the loss of its newest log entries is found. Only one process at a time may write both."""
+    write_json(remembered(table), position_at(table, newest_version(table)).model_dump())
+
+
+def check_remembered(table: Place) -> None:
+    """Check that a table has its recorded position.
+
+    Raises:
+        Damaged: log entries of the table are gone, or it has another history; or the record is damaged.
+    """
+    record = remembered(table)
+    try:
+        position = Position.model_validate(read_json(record))
+    except ValidationError:
+        raise Damaged(f"{record} is damaged; restore it from a backup") from None
+    check_position(table, position)
+
+
+def is_as_remembered(table: Place) -> bool:
+    """Whether a table has its recorded position; True without a record."""
+    try:
+        check_remembered(table)
+    except FileNotFoundError:
+        return True
+    except Damaged:
+        return False
+    return True
+
+
 def moving(position: Position) -> str:
     """Return the application of the commit that replaces a table by one that was read up to a position."""
     return f"keyfold.moved/{position.version}/{position.digest}"
@@ -99,17 +134,36 @@ def entries_since(table: Place, position: Position) -> Iterator[tuple[Position, 
 
     Raises:
         OtherHistoryError, LogGoneError: as `check_position`, or an entry between others is missing.
-        KeyfoldError: an entry is empty.
+        Damaged: an entry is empty, or no log entry.
     """
     position = check_position(table, position)
     yield position, []
     for version in range(position.version + 1, newest_version(table) + 1):
         # Versions are gapless up to the newest: a missing entry is damage and raises.
         content = _content(table, version)
-        yield (
-            Position(version=version, digest=_digest(content)),
-            [json.loads(line) for line in content.splitlines()],
-        )
+        try:
+            actions = _actions(content)
+        except ValueError as error:
+            raise damaged_entry(table, version, f"cannot be read ({error})") from None
+        yield Position(version=version, digest=_digest(content)), actions
+
+
+def check_entry(entry: Place) -> None:
+    """Check that a log entry can be read.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    # One that was removed since it was listed is needed no more.
+    with suppress(FileNotFoundError):
+        _actions(entry.read_bytes())
+
+
+def _actions(content: bytes) -> list[dict[str, Any]]:
+    actions = [json.loads(line) for line in content.splitlines()]
+    if not actions or not all(isinstance(action, dict) and action for action in actions):
+        raise ValueError("there are no actions in it")
+    return actions
 
 
 def newest_version(table: Place) -> int:
@@ -133,7 +187,7 @@ def _content(table: Place, version: int) -> bytes:
     except FileNotFoundError:
         raise LogGoneError(f"the log of {table} has no entry of version {version}") from None
     if not content:
-        raise empty_entry_error(table, version)
+        raise damaged_entry(table, version, "is empty")
     return content
 
 

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from keyfold.errors import Damaged, KeyfoldError, NotFound
+from keyfold.errors import Damaged, NotFound
 from keyfold.lakehouse.files import files_below, sync_folder
 from keyfold.lakehouse.paths import Lakehouse
 from keyfold.storage.lease import check_held
@@ -144,13 +144,13 @@ def check_no_entry_is_empty(table: Place, version: int) -> None:
         KeyfoldError: an entry is empty.
     """
     for entry in empty_entries(table, version):
-        raise empty_entry_error(table, entry)
+        raise damaged_entry(table, entry, "is empty")
 
 
-def empty_entry_error(table: Place, version: int) -> KeyfoldError:
-    """Return the error for a reader of a table that has an empty log entry."""
-    return KeyfoldError(
-        f"the log of {table} is damaged: entry {version} is empty, so that rows may be missing from the table; restore it "
+def damaged_entry(table: Place, version: int, what: str) -> Damaged:
+    """Return the error for a reader of a table with a damaged log entry, of which `what` is wrong."""
+    return Damaged(
+        f"the log of {table} is damaged: entry {version} {what}, so that rows may be missing from the table; restore it "
         "from a backup. If it is a table of Keyfold, its next ingest or run says what else can be done"
     )
 

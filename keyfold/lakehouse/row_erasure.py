@@ -16,13 +16,18 @@ from deltalake.transaction import AddAction, RemoveAction
 from keyfold.lakehouse.commits import NO_HOOKS, add_action
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.fail_points import reached
-from keyfold.lakehouse.files import sync_folder
+from keyfold.lakehouse.files import read_json, sync_folder, write_json
 from keyfold.lakehouse.presence import named_files
 from keyfold.lakehouse.reading import scan_in_columns
 from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place, stays_below
 
 _COUNTED = "keyfold.erased_rows"
+
+_ADDED = "_added.json"
+"""In a table's folder, where Delta ignores names that begin with _: the names of added rows, by the number of their commit."""
+_ADDITIONS = "keyfold.added_rows"
+"""The application of these commits. Their number is in the log, since a name of its own for each row would stay there for ever."""
 
 Rows = Callable[[pl.LazyFrame], pl.LazyFrame]
 
@@ -35,21 +40,43 @@ def files_with(table: Place, which: pl.Expr) -> list[str]:
 def add_rows(table: Place, rows: pl.DataFrame, schema: pa.Schema, names: Sequence[str]) -> None:
     """Append rows that come from elsewhere, unless they were before; for `erased_rows`, they are the opposite of erased rows.
 
+    Call `forget_added` once they are gone where they come from. Call both only while no other process writes to the table.
+
     Args:
         table: an existing Delta table.
         rows: the rows.
         schema: columns of the table.
-        names: names each row, and no other, in the table's log.
+        names: names each row, and no other, until then.
 
     Raises:
         OSError: the disk is full or fails; the table was not changed.
     """
-    delta = DeltaTable(str(table))
-    new = [at for at, name in enumerate(names) if delta.transaction_version(name) is None]
+    delta, record = DeltaTable(str(table)), table / _ADDED
+    number = delta.transaction_version(_ADDITIONS) or 0
+    # A later number is of a commit that was cut off, and rows that it names were not added.
+    added = {int(at): ones for at, ones in _added(record).items() if int(at) <= number}
+    known = {name for ones in added.values() for name in ones}
+    new = [at for at, name in enumerate(names) if name not in known]
     if new:
-        added = [Transaction(names[at], 0) for at in new]
+        added[number + 1] = [names[at] for at in new]
+        write_json(record, {str(at): ones for at, ones in added.items()})
+        reached("added: named")
         total = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) - len(new))
-        _commit(delta, table, [add_action(write_data_file(rows[new], table, schema))], [*added, total])
+        actions = [add_action(write_data_file(rows[new], table, schema))]
+        _commit(delta, table, actions, [Transaction(_ADDITIONS, number + 1), total])
+        reached("added: committed")
+
+
+def forget_added(table: Place) -> None:
+    """Forget the names of added rows: none of them is added again."""
+    (table / _ADDED).unlink(missing_ok=True)
+
+
+def _added(record: Place) -> dict[str, list[str]]:
+    try:
+        return read_json(record, "remove it if no `keyfold quarantine` was cut off")
+    except FileNotFoundError:
+        return {}
 
 
 def change_rows(table: Place, found: Rows, change: Rows) -> int:
@@ -125,6 +152,8 @@ def forget(table: Place) -> int:
 
 def _files_with(delta: DeltaTable, table: Place, found: Rows) -> list[str]:
     schema = delta.to_pyarrow_dataset().schema
-    # Columns that were added to the table after a file was written are NULL.
-    rows = {path: found(scan_in_columns([table / path], schema)) for path in named_files(delta)}
-    return [path for path, some in rows.items() if some.select(pl.len()).collect().item()]
+    paths = list(named_files(delta))
+    # Columns that were added to the table after a file was written are NULL. All files at once: of most, the footer's statistics say that
+    # they have none of the rows, and the rest is waiting.
+    rows = [found(scan_in_columns([table / path], schema)).select(pl.len()) for path in paths]
+    return [path for path, count in zip(paths, pl.collect_all(rows), strict=True) if count.item()]

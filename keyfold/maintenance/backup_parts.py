@@ -17,6 +17,7 @@ from keyfold.ingestion.ingest_settings import existing_ingest, rebuild_remedy
 from keyfold.keyed.generation.generations import FORMAT, all_generations, live_generation, tables_of_no_job
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.files import files_below
+from keyfold.lakehouse.positions import remembered
 from keyfold.lakehouse.presence import LANDING, absent_files, check_no_entry_is_empty
 from keyfold.storage.entries import OtherEntry
 from keyfold.storage.place import FoundFile, Place
@@ -73,7 +74,8 @@ def parts_of(lakehouse: Lakehouse) -> list[Part]:
         parts.append(Part(folder, tables))
     for folder in sorted(home.glob("monitoring/[!.]*")):
         if folder.is_dir():
-            parts.append(Part(folder, {folder: ""}))
+            # Its position first: the table may have more entries than were there then, and none less.
+            parts.append(Part(folder, {folder: ""}, (remembered(folder),)))
     return [*parts, *(Part(home / name, has_journal=False) for name in ("aside", LANDING))]
 
 

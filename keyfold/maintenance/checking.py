@@ -33,6 +33,7 @@ from keyfold.keyed.plans.inputs import OtherTableError, check_inputs, check_unre
 from keyfold.lakehouse import Lakehouse, is_table, read_json
 from keyfold.lakehouse.checksums import checksum_in_name, checksum_of
 from keyfold.lakehouse.files import DamagedError, files_below, is_held, open_for_reading
+from keyfold.lakehouse.positions import check_entry, check_remembered, newest_version, remembered
 from keyfold.lakehouse.presence import LANDING, check_lakehouse_is_there, empty_entries, named_files
 from keyfold.lakehouse.reading import parquet_file
 from keyfold.storage.place import Place, local_path
@@ -112,7 +113,7 @@ class Seen:
         """Return what a function returns; None if it fails, which is noted as a fault of a file."""
         try:
             return read()
-        except (KeyfoldError, DeltaError, KeyError) as error:
+        except (KeyfoldError, DeltaError, KeyError, ValueError) as error:
             self.say(path, f"{what} ({first_line(error)})", remedy)
             return None
 
@@ -171,6 +172,9 @@ class Seen:
             for version in empty_entries(table, delta.version()):
                 self.say(log / f"{version:020d}.json", "is empty")
             named |= named_files(delta)
+        # Delta's library does not read entries that a checkpoint includes, and is lenient with the others.
+        for entry in sorted(log.glob("*.json")):
+            self.told(entry, partial(check_entry, entry))
         self.files(table, named)
 
 
@@ -193,9 +197,18 @@ def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, Callable[[Seen], object
             yield refresh, partial(_generation, lakehouse, job, one)
     yield f"{_RESTORE}, or remove the table if its job was removed on purpose", partial(_lost, lakehouse)
     for table in sorted(path for path in (home / "monitoring").glob("*") if (path / "_delta_log").is_dir()):
-        yield _RESTORE, lambda seen, table=table: seen.table(table)
+        yield _RESTORE, partial(_monitoring, table)
     for folder in sorted((home / LANDING).glob("[!.]*")) if local_path(home) else ():
         yield "mend or remove it, or let this user read it: it is not ingested", partial(_landing, folder)
+
+
+def _monitoring(table: Place, seen: Seen) -> None:
+    seen.table(table)
+    if remembered(table).exists():
+        seen.told(table / "_delta_log", partial(check_remembered, table), "has lost entries")
+    elif newest_version(table) > 0:
+        what = "is missing, so that the loss of the newest entries would not be found"
+        seen.say(remembered(table), what, "none: the next entry writes it", is_damage=False)
 
 
 def _landing(folder: Place, seen: Seen) -> None:

@@ -25,7 +25,7 @@ from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.reading import scan_table
-from keyfold.lakehouse.row_erasure import add_rows, erase_rows, files_with
+from keyfold.lakehouse.row_erasure import add_rows, erase_rows, files_with, forget_added
 from keyfold.privacy import masked
 from keyfold.runners import Runners
 from keyfold.runs.chains import published_runs, refresh_together
@@ -154,10 +154,11 @@ def _move(lakehouse: Lakehouse, stream: Stream, events: pl.DataFrame, which: pl.
         orient="row",
     )
     # An event that lands again and is taken out again has another arrival.
-    names = [f"keyfold.quarantined/{sha256(repr(event).encode()).hexdigest()}" for event in events.rows()]
+    names = [sha256(repr(event).encode()).hexdigest() for event in events.rows()]
     # First it is in both tables, so that it is never in neither. Each step is done once, also by a call that repeats it.
     add_rows(birth.tables["quarantine"], rejects, QUARANTINE, names)
     reached("quarantine: in both tables")
     erase_rows(birth.tables["events"], which)
+    forget_added(birth.tables["quarantine"])
     # So that the event may land again once it is right.
     index_anew(lakehouse, stream, events, remain=False)

@@ -110,15 +110,15 @@ def is_in_backup(kind: str, outcomes: dict[str, str]) -> bool:
 
 def check_backup(tmp_path: Path, landing: Path, landed: dict[str, Path], outcomes: dict[str, str]) -> None:
     """Check that a backup has the content of all regular files, and none of what is outside."""
-    backups, again = tmp_path / "backups", Lakehouse(tmp_path / "again")
+    backups, again = tmp_path / "backups", tmp_path / "again"
     try:
-        restore(backups, again)
+        restore(backups, Lakehouse(again))
         for kind, path in landed.items():
-            copy = again.landing("clicks") / path.relative_to(landing)
+            copy = again / "landing" / "clicks" / path.relative_to(landing)
             assert copy.exists() == is_in_backup(kind, outcomes), kind
             if copy.is_file():
                 assert copy.read_bytes() == path.read_bytes(), kind
         assert all(SECRET.encode() not in file.read_bytes() for file in (backups / "content").iterdir())
-        assert not any(file.is_symlink() for file in again.landing("clicks").iterdir())
+        assert not any(file.is_symlink() for file in (again / "landing" / "clicks").iterdir())
     finally:
-        remove(again.home)
+        remove(again)

@@ -14,6 +14,7 @@ from keyfold.errors import Misconfigured
 from keyfold.lakehouse import Lakehouse, create_table, exclusive, is_table
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file
+from keyfold.lakehouse.positions import is_as_remembered, remember_position, remembered
 from keyfold.lakehouse.reading import scan_table
 from keyfold.lakehouse.row_erasure import change_rows, forget
 from keyfold.stream import TIMESTAMP
@@ -70,6 +71,10 @@ def record_edit(
     # Wait for the lock: other jobs may be committing an entry.
     with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
         create_table(table, EDITS)
+        if not remembered(table).exists():
+            remember_position(table)
+        # The loss of earlier entries must not be hidden by a new one.
+        is_whole = is_as_remembered(table)
         entry = {
             "at": datetime.now(UTC),
             "who": author.who,
@@ -84,6 +89,8 @@ def record_edit(
         # A transaction needs a number that grows: count in the table, under its lock.
         number = committed_batch(table, _APPLICATION)
         append_files(table, [write_data_file(frame, table, EDITS)], _APPLICATION, 0 if number is None else number + 1)
+        if is_whole:
+            remember_position(table)
 
 
 def mask_in_edits(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, dry_run: bool) -> int:
@@ -106,9 +113,11 @@ def mask_in_edits(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, 
     masked = pl.col("keys").map_elements(mask, pl.String)
     is_masked = masked != pl.col("keys")
     with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
-        count = scan_table(table).select(is_masked.sum()).collect().item()
+        count, is_whole = scan_table(table).select(is_masked.sum()).collect().item(), is_as_remembered(table)
         if not dry_run:
             change_rows(table, lambda rows: rows.filter(is_masked), lambda rows: rows.with_columns(keys=masked))
+            if is_whole:
+                remember_position(table)
             forget(table)
     return int(count)
 
