@@ -133,7 +133,10 @@ def _not_searched(
         for name, lookup in job.lookups.items():
             yield f"{lookup.path}, which job {job.name} reads as {name}: remove the rows there; the job reads it again"
     if unknown:
-        yield f"{counted(unknown, 'line')} of quarantine.{stream.name}, which cannot be parsed or whose file or message is not known"
+        yield (
+            f"{counted(unknown, 'line')} of quarantine.{stream.name}, which cannot be parsed, have a value in another place than the "
+            "column's, or are of a file or message that is not known: see `keyfold show`"
+        )
     yield "the columns who and why of monitoring.edits"
     yield f"files that landed in {lakehouse.landing(stream.name)} or elsewhere: a rebuild would read them again"
     yield (

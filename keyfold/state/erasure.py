@@ -1,12 +1,14 @@
 """Erase values in ingest's tables and records: event table, quarantine and file names.
 
-Quarantined lines are searched by their decoded fields: a line is erased if it has a value at the place of each named column. The
-text of a line that cannot be decoded is searched for the values as words. What cannot be known is counted, and stays.
+Quarantined lines are searched by their decoded fields: a line is erased if it has a value at the place of each named column. Where it
+has nothing at that place, names and values that no column takes are searched for the values as words, since a column by another name
+is a usual reason for a quarantine; and so is the text of a line that cannot be decoded. What cannot be known is counted, and stays, as
+are lines with the value in another column.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -104,30 +106,33 @@ def search_lines(stream: Stream, texts: Mapping[str, Sequence[str]], landings: S
 
     Args:
         stream: the stream of the quarantine.
-        texts: the values, by column. A row is found if it has one of them at the place of each column, or as a word if it cannot be
-            decoded.
+        texts: the values, by column. A row is found if it has one of them at the place of each column, or, with nothing there, as a
+            word where no column is.
         landings: the landing folders, for columns that are taken from a file's path.
     """
     values, words = typed_values(stream, texts), {name: holds_any(given) for name, given in texts.items()}
+
+    places = {name: stream.source(name).names for name in stream.schema.names}
 
     def search(frame: pl.Series) -> pl.Series:
         rows = frame.struct.unnest().to_dicts()
         fields = [_fields(row["raw"] or "", row.get("header") or "") for row in rows]
         results = [FOUND if values else ABSENT] * len(rows)
+        unplaced = [_unplaced(line or (), places.values()) for line in fields]
         for name, wanted in values.items():
             paths = [_from_path(stream, name, row, landings) for row in rows]
             given = [
-                [
-                    *([path] if path else ()),
-                    *(text for where, text in one or () if _is_at(where, stream.source(name).names)),
-                ]
-                for path, one in zip(paths, fields, strict=True)
+                [*([path] if path else ()), *(text for place, text in line or () if _is_at(place, places[name]))]
+                for path, line in zip(paths, fields, strict=True)
             ]
             alike = _alike({text for ones in given for text in ones}, wanted, texts[name])
-            for at, (row, one, path) in enumerate(zip(rows, fields, paths, strict=True)):
-                has = alike.intersection(given[at]) or (one is None and any(map(words[name], _readings(row["raw"]))))
-                if not has and results[at] != ABSENT:
-                    results[at] = UNKNOWN if one is None or path is None else ABSENT
+            for at, (row, line, path) in enumerate(zip(rows, fields, paths, strict=True)):
+                if results[at] == ABSENT or alike.intersection(given[at]):
+                    continue
+                if not given[at] and any(map(words[name], _readings(row["raw"]) if line is None else unplaced[at])):
+                    continue
+                is_elsewhere = any(map(words[name], _readings(row["raw"] or "")))
+                results[at] = UNKNOWN if is_elsewhere or line is None or path is None else ABSENT
         return pl.Series(results, dtype=pl.Int8)
 
     return pl.struct(pl.all()).map_batches(search, return_dtype=pl.Int8, is_elementwise=True)
@@ -148,6 +153,11 @@ def _is_at(path: str, names: Sequence[str]) -> bool:
     """Whether a value is at the place of a column, in whatever element of a list, above it or within it."""
     places = [re.sub(r"\[\d*\]", "", name) for name in names]
     return any(f"{path}.".startswith(f"{place}.") or f"{place}.".startswith(f"{path}.") for place in places)
+
+
+def _unplaced(line: Sequence[tuple[str, str]], places: Collection[Sequence[str]]) -> list[str]:
+    """Return the names and values of a line that no column takes."""
+    return [text for one in line if not any(_is_at(one[0], names) for names in places) for text in one]
 
 
 def _alike(given: set[str], wanted: pl.Series, texts: Sequence[str]) -> set[str]:
