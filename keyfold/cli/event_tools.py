@@ -29,12 +29,15 @@ def erase(
     where: Annotated[
         list[str], typer.Option(metavar="COLUMN=VALUE", help="Rows with this value in this column. May be repeated.")
     ],
+    all_streams: Annotated[
+        bool, typer.Option("--all-streams", help="Erase them in every stream that has these columns.")
+    ] = False,
     who: Who = None,
     yes: Yes = False,
 ) -> None:
     """Erase rows of a stream from its events, quarantine and history, and compute all jobs that read it again.
 
-    Erased rows cannot be restored, not even from the tables' history.
+    Erased rows cannot be restored, not even from the tables' history. Other streams that have the values are named.
     """
     values: dict[str, list[str]] = {}
     for column, value in given_pairs("--where", where):
@@ -43,8 +46,9 @@ def erase(
         values.setdefault(column, []).append(value)
     author = author_of(who, why)
     with _tool(lakehouse, stream) as (what, how):
-        erased = erasing.erase(*what, values, author, dry_run=not yes, **how)
-    counts = {name: getattr(erased, name) for name in ("rows", "files_deleted", "not_searched")}
+        others = {"others": project_streams().values(), "all_streams": all_streams}
+        erased = erasing.erase(*what, values, author, **others, dry_run=not yes, **how)
+    counts = {name: getattr(erased, name) for name in ("streams", "rows", "files_deleted", "not_searched")}
     _report(stream, counts, erased, yes)
 
 

@@ -1,7 +1,7 @@
 """Change the events of a stream: lock it with the jobs that read it, check that these can be computed again, and index ids anew."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import polars as pl
 
@@ -20,25 +20,26 @@ from keyfold.runs.chains import held
 from keyfold.stream import Stream
 
 
-def readers_of(lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
-    """Return the jobs with a live generation that read a stream, directly or through others, each after those it reads."""
+def readers_of(lakehouse: Lakehouse, streams: Sequence[Stream], jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
+    """Return the jobs with a live generation that read streams, directly or through others, each after those it reads."""
     live = [job for job in jobs if live_generation(lakehouse, job.name) is not None]
-    direct = {job.name for job in live if f"events.{stream.name}" in input_tables(lakehouse, job)}
+    tables = {f"events.{stream.name}" for stream in streams}
+    direct = {job.name for job in live if not tables.isdisjoint(input_tables(lakehouse, job))}
     names = direct | downstream_of(direct, live)
     return in_order([job for job in live if job.name in names])
 
 
 @contextmanager
-def locked(lakehouse: Lakehouse, stream: Stream, jobs: Iterable[KeyedJob]) -> Iterator[None]:
-    """Hold the locks of a stream's ingest and of jobs.
+def locked(lakehouse: Lakehouse, streams: Iterable[Stream], jobs: Iterable[KeyedJob]) -> Iterator[None]:
+    """Hold the locks of streams' ingests and of jobs.
 
     Raises:
         KeyfoldError: a run holds one of them.
     """
-    with (
-        exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"),
-        held(lakehouse, (job.name for job in jobs)),
-    ):
+    with ExitStack() as stack:
+        for stream in streams:
+            stack.enter_context(exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"))
+        stack.enter_context(held(lakehouse, (job.name for job in jobs)))
         yield
 
 

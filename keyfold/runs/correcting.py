@@ -112,7 +112,7 @@ def correct(
         lakehouse.events(stream.name),
         frozenset(stream.private),
     )
-    jobs, key = readers_of(lakehouse, stream, jobs), list(stream.event_id)
+    jobs, key = readers_of(lakehouse, [stream], jobs), list(stream.event_id)
     values = [name for name in events.columns if name not in key]
 
     def compared(rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -122,7 +122,7 @@ def correct(
         return both.select(*events.columns, differs=pl.any_horizontal(pl.lit(value=False), *differs))
 
     tables, summaries, runs = dict[str, TableChange](), list[RunSummary](), list[JobRun]()
-    with locked(lakehouse, stream, jobs):
+    with locked(lakehouse, [stream], jobs):
         check_is_ingested(lakehouse, stream)
         check_can_be_replayed(lakehouse, jobs)
         there = compared(scan_table(table)).collect()

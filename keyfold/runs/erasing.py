@@ -5,17 +5,20 @@ jobs, reads all events that are left into a new generation. All of these go live
 nothing is searched in states and tables: what is derived from an erased row is computed again without it.
 
 The same call completes an interrupted erasure: it refreshes the jobs also if no row is left to delete.
+
+A person is in several streams as a rule: those that have the same columns are named with what they hold, or erased in the same call.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
-from keyfold.errors import counted
+from keyfold.errors import InvalidData, counted
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import RunOptions, RunSummary
-from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.row_erasure import forget
 from keyfold.privacy import MASK
 from keyfold.runners import Runners
@@ -33,7 +36,7 @@ class Erased:
     """The result of an erasure, or of a dry run.
 
     Attributes:
-        stream: name of the stream.
+        streams: names of the streams in which rows are erased.
         rows: number of deleted rows by place: `events.STREAM`, `quarantine.STREAM`, `names of landing files`, and `keys in
             monitoring.edits`.
         jobs: the jobs that are computed again, each after all jobs that it reads.
@@ -42,7 +45,7 @@ class Erased:
         not_searched: what a person should check: places outside of the tables, and what could not be searched in them.
     """
 
-    stream: str
+    streams: tuple[str, ...]
     rows: dict[str, int]
     jobs: tuple[str, ...]
     runs: tuple[JobRun, ...]
@@ -57,6 +60,8 @@ def erase(
     values: Mapping[str, Sequence[str]],
     author: Author,
     *,
+    others: Iterable[Stream] = (),
+    all_streams: bool = False,
     dry_run: bool = False,
     options: RunOptions | None = None,
     runners: Runners | None = None,
@@ -69,6 +74,8 @@ def erase(
             stream are not changed.
         values: values by column of the stream, as text. A row is erased if it has one of the values in each named column.
         author: who erases them, and why.
+        others: the other streams of the project.
+        all_streams: whether rows are erased in those of them as well that have all the columns; else such streams are named.
         dry_run: only count.
 
     Raises:
@@ -82,31 +89,69 @@ def erase(
         {'events.ride_points': 4}
     """
     typed_values(stream, values)
-    live, jobs = {job.name for job in jobs}, readers_of(lakehouse, stream, jobs)
+    others = [other for other in others if other.name != stream.name]
+    streams = [stream, *(other for other in others if all_streams and _has_columns(other, values))]
+    live, jobs = {job.name for job in jobs}, readers_of(lakehouse, streams, jobs)
     deleted, summaries, runs = 0, list[RunSummary](), list[JobRun]()
+    rows, unknown = Counter[str](), dict[str, int]()
     # Lock all of them: a run in between could read erased rows, or write them again.
-    with nullcontext() if dry_run else locked(lakehouse, stream, jobs):
-        check_is_ingested(lakehouse, stream)
+    with nullcontext() if dry_run else locked(lakehouse, streams, jobs):
+        for one in streams:
+            check_is_ingested(lakehouse, one)
         check_can_be_replayed(lakehouse, jobs)
-        edits = mask_in_edits(lakehouse, values, dry_run=dry_run)
-        found, unknown = erase_in_ingest(lakehouse, stream, values, dry_run=dry_run)
-        rows = {name: count for name, count in {"keys in monitoring.edits": edits, **found}.items() if count}
+        rows["keys in monitoring.edits"] = mask_in_edits(lakehouse, values, dry_run=dry_run)
+        for one in streams:
+            erased, unknown[one.name] = erase_in_ingest(lakehouse, one, values, dry_run=dry_run)
+            rows.update(erased)
+        rows = +rows
         if not dry_run:
             summaries = refresh_together(lakehouse, jobs, options, runners)
-            deleted = sum(_forget_before(lakehouse, job) for job in jobs) + forget_in_ingest(lakehouse, stream)
+            deleted = sum(_forget_before(lakehouse, job) for job in jobs)
+            deleted += sum(forget_in_ingest(lakehouse, one) for one in streams)
     if not dry_run:
         runs = published_runs(lakehouse, jobs, summaries)
+        private = {name for one in streams for name in one.private}
         # By digests: the values themselves must not be recorded.
-        which = {name: MASK if name in stream.private else digest(json.dumps(sorted(values[name]))) for name in values}
-        record_edit(lakehouse, author, "erased", stream.name, which, rows)
+        which = {name: MASK if name in private else digest(json.dumps(sorted(values[name]))) for name in values}
+        record_edit(lakehouse, author, "erased", ", ".join(one.name for one in streams), which, rows)
+    left = [
+        *_in_other_streams(lakehouse, [other for other in others if other not in streams], values),
+        *_not_searched(lakehouse, streams, live, jobs, unknown),
+    ]
     return Erased(
-        stream=stream.name,
-        rows=rows,
+        streams=tuple(one.name for one in streams),
+        rows=dict(rows),
         jobs=tuple(job.name for job in jobs),
         runs=tuple(runs),
         files_deleted=deleted,
-        not_searched=tuple(_not_searched(lakehouse, stream, live, jobs, unknown)),
+        not_searched=tuple(left),
     )
+
+
+def _has_columns(stream: Stream, values: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a stream has all the columns, with types that the values fit."""
+    with suppress(InvalidData):
+        return bool(typed_values(stream, values))
+    return False
+
+
+def _in_other_streams(
+    lakehouse: Lakehouse, others: Iterable[Stream], values: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """Name the streams that hold the values too, with the number of rows, or that have some of the columns."""
+    for other in others:
+        if _has_columns(other, values):
+            rows, unknown = erase_in_ingest(lakehouse, other, values, dry_run=True)
+            found = {name: count for name, count in rows.items() if count}
+            if unknown:
+                found[f"quarantine.{other.name}, perhaps"] = unknown
+            if found:
+                places = ", ".join(f"{count:,} in {name}" for name, count in found.items())
+                yield f"stream {other.name}, which has the values too ({places}): --all-streams erases them there"
+        elif (shared := [name for name in values if name in other.schema.names]) and is_table(
+            lakehouse.events(other.name)
+        ):
+            yield f"stream {other.name}, which has {', '.join(shared)} as well: erase there by what it has"
 
 
 def _forget_before(lakehouse: Lakehouse, job: KeyedJob) -> int:
@@ -119,10 +164,15 @@ def _forget_before(lakehouse: Lakehouse, job: KeyedJob) -> int:
 
 
 def _not_searched(
-    lakehouse: Lakehouse, stream: Stream, live: Collection[str], jobs: Sequence[KeyedJob], unknown: int
+    lakehouse: Lakehouse,
+    streams: Sequence[Stream],
+    live: Collection[str],
+    jobs: Sequence[KeyedJob],
+    unknown: Mapping[str, int],
 ) -> Iterator[str]:
-    for aside in sorted(lakehouse.home.glob(f"aside/{stream.name}-*")):
-        yield f"{aside}: older tables of the stream, which a rebuild has moved there; remove the folder"
+    for stream in streams:
+        for aside in sorted(lakehouse.home.glob(f"aside/{stream.name}-*")):
+            yield f"{aside}: older tables of the stream, which a rebuild has moved there; remove the folder"
     for folder in sorted(lakehouse.home.glob("jobs/*")):
         if folder.name not in live:
             yield (
@@ -132,13 +182,16 @@ def _not_searched(
     for job in jobs:
         for name, lookup in job.lookups.items():
             yield f"{lookup.path}, which job {job.name} reads as {name}: remove the rows there; the job reads it again"
-    if unknown:
+    for name, lines in unknown.items():
+        if not lines:
+            continue
         yield (
-            f"{counted(unknown, 'line')} of quarantine.{stream.name}, which cannot be parsed, have a value in another place than the "
+            f"{counted(lines, 'line')} of quarantine.{name}, which cannot be parsed, have a value in another place than the "
             "column's, or are of a file or message that is not known: see `keyfold show`"
         )
     yield "the columns who and why of monitoring.edits"
-    yield f"files that landed in {lakehouse.landing(stream.name)} or elsewhere: a rebuild would read them again"
+    landings = " and ".join(str(lakehouse.landing(stream.name)) for stream in streams)
+    yield f"files that landed in {landings} or elsewhere: a rebuild would read them again"
     yield (
         "Dagster's event log and the logs of runs (DAGSTER_HOME), and Data Docs: they show values of columns that are not "
         "private"

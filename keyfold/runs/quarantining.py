@@ -90,8 +90,8 @@ def quarantine(
         ()
     """
     which, table = _which(lakehouse, stream, ids), lakehouse.events(stream.name)
-    readers, summaries, runs = readers_of(lakehouse, stream, jobs), list[RunSummary](), list[JobRun]()
-    with locked(lakehouse, stream, readers):
+    readers, summaries, runs = readers_of(lakehouse, [stream], jobs), list[RunSummary](), list[JobRun]()
+    with locked(lakehouse, [stream], readers):
         check_is_ingested(lakehouse, stream)
         events = scan_table(table).filter(which).collect()
         behind = _that_have_read(lakehouse, stream, readers, files_with(table, which))
