@@ -5,7 +5,7 @@ refreshed by whoever calls this (`runs.erasing`, `runs.correcting`, `runs.quaran
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from urllib.parse import unquote
 
 import polars as pl
@@ -29,6 +29,9 @@ _ADDED = "_added.json"
 _ADDITIONS = "keyfold.added_rows"
 """The application of these commits. Their number is in the log, since a name of its own for each row would stay there for ever."""
 
+POSITION = ("#path", "#row")
+"""Columns that callers of `change_rows` get besides the table's: a row's file, and its number there."""
+
 Rows = Callable[[pl.LazyFrame], pl.LazyFrame]
 
 
@@ -37,8 +40,10 @@ def files_with(table: Place, which: pl.Expr) -> list[str]:
     return _files_with(DeltaTable(str(table)), table, lambda rows: rows.filter(which))
 
 
-def add_rows(table: Place, rows: pl.DataFrame, schema: pa.Schema, names: Sequence[str]) -> None:
-    """Append rows that come from elsewhere, unless they were before; for `erased_rows`, they are the opposite of erased rows.
+def add_rows(table: Place, rows: pl.DataFrame, schema: pa.Schema, names: Sequence[str]) -> int:
+    """Append rows that come from elsewhere, unless they were before, and return the number of the last addition.
+
+    For `erased_rows`, they are the opposite of erased rows.
 
     Call `forget_added` once they are gone where they come from. Call both only while no other process writes to the table.
 
@@ -62,9 +67,10 @@ def add_rows(table: Place, rows: pl.DataFrame, schema: pa.Schema, names: Sequenc
         write_json(record, {str(at): ones for at, ones in added.items()})
         reached("added: named")
         total = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) - len(new))
-        actions = [add_action(write_data_file(rows[new], table, schema))]
-        _commit(delta, table, actions, [Transaction(_ADDITIONS, number + 1), total])
+        actions: list[AddAction | RemoveAction] = [add_action(write_data_file(rows[new], table, schema))]
+        _commit(delta, table, actions, [Transaction(_ADDITIONS, number := number + 1), total])
         reached("added: committed")
+    return number
 
 
 def forget_added(table: Place) -> None:
@@ -79,15 +85,36 @@ def _added(record: Place) -> dict[str, list[str]]:
         return {}
 
 
-def change_rows(table: Place, found: Rows, change: Rows) -> int:
+def unfinished_additions(table: Place) -> dict[str, int]:
+    """Return the names of rows that were added and not forgotten since, with the number of their addition."""
+    number = DeltaTable(str(table)).transaction_version(_ADDITIONS) or 0
+    return {name: int(at) for at, names in _added(table / _ADDED).items() if int(at) <= number for name in names}
+
+
+def last_transaction(table: Place, name: str) -> int:
+    """Return the number of the last commit to a table with a transaction; -1 if there is none."""
+    number = DeltaTable(str(table)).transaction_version(name)
+    return -1 if number is None else number
+
+
+def numbered_rows(delta: DeltaTable, table: Place, path: str) -> pl.LazyFrame:
+    """Scan a file of a table, with the columns `POSITION`."""
+    schema = pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
+    return scan_in_columns([table / path], schema).with_row_index("#row").with_columns(pl.lit(path).alias("#path"))
+
+
+def change_rows(
+    table: Place, found: Rows | Collection[str], change: Rows, transaction: Transaction | None = None
+) -> int:
     """Write each file of a table that has rows to change again, in one commit, and return how many rows are gone.
 
     Older versions of the table keep them, until `forget`. Call it only while no other process writes to the table.
 
     Args:
         table: an existing Delta table.
-        found: gives those of a file's rows that are to be changed or erased.
-        change: gives what becomes of all rows of such a file.
+        found: gives those of a file's rows that are to be changed or erased; or the paths of the files that have such rows.
+        change: gives what becomes of all rows of such a file, which has the columns `POSITION` as well.
+        transaction: is in the commit, for a caller that must know whether it was done.
 
     Raises:
         OSError: the disk is full or fails; the table was not changed.
@@ -95,9 +122,9 @@ def change_rows(table: Place, found: Rows, change: Rows) -> int:
     delta = DeltaTable(str(table))
     now, schema = time.time_ns() // 1_000_000, pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
     actions, gone = list[AddAction | RemoveAction](), 0
-    for path in _files_with(delta, table, found):
-        before = scan_in_columns([table / path], schema).collect()
-        left = change(before.lazy()).collect()
+    for path in _files_with(delta, table, found) if callable(found) else found:
+        before = numbered_rows(delta, table, path).collect()
+        left = change(before.lazy()).drop(POSITION).collect()
         gone += before.height - left.height
         actions.append(RemoveAction(path, True, now, (table / path).stat().st_size, {}))
         if left.height:
@@ -105,14 +132,16 @@ def change_rows(table: Place, found: Rows, change: Rows) -> int:
     if actions:
         reached("erasure: files written")
         # The total is kept as a transaction number: it outlives the log entry.
-        _commit(delta, table, actions, [Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) + gone)])
+        total = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) + gone)
+        _commit(delta, table, actions, [total, *([transaction] if transaction else ())])
         reached("erasure: committed")
     return gone
 
 
-def erase_rows(table: Place, which: pl.Expr) -> int:
+def erase_rows(table: Place, which: pl.Expr, transaction: Transaction | None = None) -> int:
     """Delete the rows that match a condition, and return their number; see `change_rows`. A row for which it is NULL stays."""
-    return change_rows(table, lambda rows: rows.filter(which), lambda rows: rows.filter(~which.fill_null(False)))
+    is_left = ~which.fill_null(value=False)
+    return change_rows(table, lambda rows: rows.filter(which), lambda rows: rows.filter(is_left), transaction)
 
 
 def _commit(

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 
 import polars as pl
 
-from keyfold.errors import InvalidData, KeyfoldError, NotFound
+from keyfold.errors import KeyfoldError, NotFound
 from keyfold.ingestion.duplicates import event_ids
 from keyfold.ingestion.ingest_settings import REBUILD, open_ingest
 from keyfold.ingestion.inspection import ingest_journal, is_unfinished
@@ -43,14 +43,12 @@ def locked(lakehouse: Lakehouse, streams: Iterable[Stream], jobs: Iterable[Keyed
         yield
 
 
-def check_has_ids(lakehouse: Lakehouse, stream: Stream) -> None:
-    """Check that events of a stream can be named.
+def check_has_events(lakehouse: Lakehouse, stream: Stream) -> None:
+    """Check that there is an event table of a stream.
 
     Raises:
-        KeyfoldError: they have no ids, or the stream was not ingested yet.
+        NotFound: the stream was not ingested yet.
     """
-    if not stream.event_id:
-        raise InvalidData(f"stream {stream.name} has no event_id, so that no event of it can be named")
     if not is_table(lakehouse.events(stream.name)):
         raise NotFound(f"events.{stream.name} is not in {lakehouse.home} yet; run `keyfold ingest {stream.name}` first")
 
@@ -91,6 +89,8 @@ def index_anew(lakehouse: Lakehouse, stream: Stream, events: pl.DataFrame, *, re
         OSError: the disk is full or fails.
         DamagedArrayError: a segment of the index is damaged.
     """
+    if not stream.event_id:
+        return
     birth, journal, ids = (
         open_ingest(lakehouse, stream),
         ingest_journal(lakehouse, stream.name),

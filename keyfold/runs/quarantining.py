@@ -6,13 +6,15 @@ live in one step. A job that has not read it goes on from where it was: batches 
 The same call completes one that was cut off: until then, a job that has read the event refuses to run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
 from operator import and_, or_
+from typing import Any
 
 import polars as pl
+from deltalake import Transaction
 
 from keyfold.errors import InvalidData, NotFound
 from keyfold.ingestion.conflicts import as_raw
@@ -25,22 +27,35 @@ from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.reading import scan_table
-from keyfold.lakehouse.row_erasure import add_rows, erase_rows, files_with, forget_added
+from keyfold.lakehouse.row_erasure import (
+    POSITION,
+    add_rows,
+    change_rows,
+    files_with,
+    forget_added,
+    last_transaction,
+    unfinished_additions,
+)
 from keyfold.privacy import masked
 from keyfold.runners import Runners
 from keyfold.runs.chains import published_runs, refresh_together
 from keyfold.runs.changing_events import (
     check_can_be_replayed,
-    check_has_ids,
+    check_has_events,
     check_is_ingested,
     index_anew,
     locked,
     readers_of,
 )
 from keyfold.runs.jobs import JobRun
+from keyfold.runs.landed_events import Line, check_as_landed, named_lines, stored_events, taken_out, taken_out_reason
 from keyfold.state.changing.audit import Author, record_edit
 from keyfold.state.rows.keys import wanted_keys
+from keyfold.storage.place import Place
 from keyfold.stream import Stream
+
+_TAKEN = "keyfold.taken_out"
+"""The application of a commit to an event table that takes events out; its number is that of their addition to the quarantine."""
 
 
 @dataclass(frozen=True)
@@ -76,28 +91,33 @@ def quarantine(
     Args:
         lakehouse, options, runners: as in `keyfold.run`.
         jobs: every job of the project that has run, with the parameters of its live generation.
-        ids: the events' ids, as text; a JSON object for an id of several columns.
+        ids: the events' ids, as text; a JSON object for an id of several columns. Of a stream without ids, the landing file and line of
+            each: `day1.csv:17`.
         author: who takes them out, and why: the reason in quarantine.
         dry_run: only find them.
 
     Raises:
-        KeyfoldError: the stream has no ids, an id does not fit its columns, or no event has it; a job was seeded with state that
-            a refresh would lose; an ingest was interrupted, or a run has locked the stream or a job.
+        KeyfoldError: an id does not fit its columns, or no event has it; a file or line was not read, or is not as it was; a job was
+            seeded with state that a refresh would lose; an ingest was interrupted, or a run has locked the stream or a job.
 
     Example:
         >>> by = Author("ann", "its amount is infinite")  # doctest: +SKIP
         >>> quarantine(lakehouse, PAYMENTS, [card_in_two_cities()], ["k17"], by).jobs  # doctest: +SKIP
         ()
     """
-    which, table = _which(lakehouse, stream, ids), lakehouse.events(stream.name)
+    check_has_events(lakehouse, stream)
+    table, lines = lakehouse.events(stream.name), () if stream.event_id else named_lines(lakehouse, stream, ids)
     readers, summaries, runs = readers_of(lakehouse, [stream], jobs), list[RunSummary](), list[JobRun]()
     with locked(lakehouse, [stream], readers):
         check_is_ingested(lakehouse, stream)
-        events = scan_table(table).filter(which).collect()
-        behind = _that_have_read(lakehouse, stream, readers, files_with(table, which))
+        chosen = _with_ids(table, stream, ids) if stream.event_id else _of_lines(lakehouse, stream, lines)
+        events = chosen.events
+        behind = _that_have_read(lakehouse, stream, readers, chosen.files)
         # Without an event, an earlier call has moved it, and was cut off before its jobs were computed again.
-        if not events.height and not behind:
-            raise NotFound(f"no event in events.{stream.name} has the id {', '.join(ids)}; nothing was changed")
+        if not events.height and not behind and not chosen.is_begun:
+            raise NotFound(
+                f"no event in events.{stream.name} {'has the id' if stream.event_id else 'is of'} {', '.join(ids)}; nothing was changed"
+            )
         check_can_be_replayed(lakehouse, behind)
         if not dry_run:
             if events.height:
@@ -106,19 +126,41 @@ def quarantine(
                     if job not in behind and (live := live_generation(lakehouse, job.name)) is not None:
                         live.journal.withdraw()
                 reached("quarantine: plans withdrawn")
-                _move(lakehouse, stream, events, which, author)
+                _move(lakehouse, stream, chosen, author)
+            elif chosen.is_begun:
+                forget_added(lakehouse.quarantine(stream.name))
             summaries = refresh_together(lakehouse, behind, options, runners)
     shown = masked(events, frozenset(stream.private))
     if not dry_run:
         runs = published_runs(lakehouse, behind, summaries)
-        keys, rows = shown.select(stream.event_id).to_dicts(), {f"events.{stream.name}": events.height}
+        keys, rows = chosen.keys, {f"events.{stream.name}": events.height}
         record_edit(lakehouse, author, "quarantined", stream.name, keys, rows)
     return Quarantined(stream.name, shown, tuple(job.name for job in behind), tuple(runs))
 
 
-def _which(lakehouse: Lakehouse, stream: Stream, ids: Sequence[str]) -> pl.Expr:
-    """Return the condition on the events with these ids."""
-    check_has_ids(lakehouse, stream)
+@dataclass(frozen=True)
+class _Chosen:
+    """The events that are taken out.
+
+    Attributes:
+        events: the events.
+        keys: what names each of them: its id, or `file` and `line`.
+        names: another name for each, by which a call that was cut off is completed, as one that lands again has another.
+        files: the data files that have them.
+        without: returns the rows of such a file that stay.
+        is_begun: whether a call that was cut off has moved some of the events.
+    """
+
+    events: pl.DataFrame
+    keys: Sequence[Mapping[str, Any]]
+    names: Sequence[str]
+    files: Sequence[str]
+    without: Callable[[pl.LazyFrame], pl.LazyFrame]
+    is_begun: bool = False
+
+
+def _with_ids(table: Place, stream: Stream, ids: Sequence[str]) -> _Chosen:
+    """Choose the events with these ids."""
     wanted = wanted_keys(ids, stream.event_id, stream.schema)
     rows = [row for frame in wanted.frames for row in frame.iter_rows(named=True)] if wanted else []
     if lacking := [name for name in stream.event_id if any(name not in row for row in rows)]:
@@ -126,7 +168,39 @@ def _which(lakehouse: Lakehouse, stream: Stream, ids: Sequence[str]) -> pl.Expr:
             f"an id of {stream.name} has the columns {', '.join(stream.event_id)}: give {', '.join(lacking)}"
         )
     same = [reduce(and_, [pl.col(name).eq_missing(pl.lit(value)) for name, value in row.items()]) for row in rows]
-    return reduce(or_, same, pl.lit(value=False))
+    which = reduce(or_, same, pl.lit(value=False))
+    events = scan_table(table).filter(which).collect()
+    keys = masked(events, frozenset(stream.private)).select(stream.event_id).to_dicts()
+    # An event that lands again and is taken out again has another arrival.
+    names = [sha256(repr(event).encode()).hexdigest() for event in events.rows()]
+    return _Chosen(events, keys, names, files_with(table, which), lambda rows: rows.filter(~which))
+
+
+def _of_lines(lakehouse: Lakehouse, stream: Stream, lines: Sequence[Line]) -> _Chosen:
+    """Choose a row of the event table for each event at these lines, but for those that were taken out."""
+    table, quarantined = lakehouse.events(stream.name), lakehouse.quarantine(stream.name)
+    check_as_landed(lakehouse, stream, lines)
+    names = {line: sha256(repr(line).encode()).hexdigest() for line in lines}
+    # Of a call that was cut off, the events are in both tables until a commit with the number of their addition.
+    last, begun, moved = (
+        last_transaction(table, _TAKEN),
+        unfinished_additions(quarantined),
+        taken_out(lakehouse, stream),
+    )
+    first = {line: f"{name}/0" for line, name in names.items()}
+    left = [line for line in lines if (begun[first[line]] > last if first[line] in begun else line not in moved)]
+    rows = stored_events(lakehouse, table, stream, left)
+    keys = [{"file": file, "line": line} for file, line in rows.select("#file", "#line").rows()]
+    # A line of a list has several events.
+    nth = rows.select(pl.int_range(pl.len()).over("#file", "#line")).to_series()
+    return _Chosen(
+        rows.select(stream.event_schema.names),
+        keys,
+        [f"{names[key['file'], key['line']]}/{number}" for key, number in zip(keys, nth, strict=True)],
+        rows["#path"].unique().sort().to_list(),
+        lambda stored: stored.join(rows.select(POSITION).lazy(), on=POSITION, how="anti", maintain_order="left"),
+        not begun.keys().isdisjoint(first.values()),
+    )
 
 
 def _that_have_read(
@@ -144,21 +218,30 @@ def _that_have_read(
     return [job for job in readers if job.name in names]
 
 
-def _move(lakehouse: Lakehouse, stream: Stream, events: pl.DataFrame, which: pl.Expr, author: Author) -> None:
+def _move(lakehouse: Lakehouse, stream: Stream, chosen: _Chosen, author: Author) -> None:
     birth = open_ingest(lakehouse, stream)
-    reason = f"taken out of events.{stream.name} by {author.who}: {author.why}"
-    rows = [as_raw(stream, event) for event in events.to_dicts()]
+    reason = f"{taken_out_reason(stream)} by {author.who}: {author.why}"
+    raws = [as_raw(stream, event) for event in chosen.events.to_dicts()]
     rejects = pl.DataFrame(
-        [(raw, None, None, reason, None, header) for raw, header in rows],
+        [
+            (
+                raw,
+                key.get("file") if not stream.event_id else None,
+                key.get("line") if not stream.event_id else None,
+                reason,
+                None,
+                header,
+            )
+            for (raw, header), key in zip(raws, chosen.keys, strict=True)
+        ],
         {name: pl.Int64 if name in ("line", "batch") else pl.String for name in QUARANTINE.names},
         orient="row",
     )
-    # An event that lands again and is taken out again has another arrival.
-    names = [sha256(repr(event).encode()).hexdigest() for event in events.rows()]
     # First it is in both tables, so that it is never in neither. Each step is done once, also by a call that repeats it.
-    add_rows(birth.tables["quarantine"], rejects, QUARANTINE, names)
+    number = add_rows(birth.tables["quarantine"], rejects, QUARANTINE, chosen.names)
     reached("quarantine: in both tables")
-    erase_rows(birth.tables["events"], which)
+    change_rows(birth.tables["events"], chosen.files, chosen.without, Transaction(_TAKEN, number))
+    reached("quarantine: taken out")
     forget_added(birth.tables["quarantine"])
     # So that the event may land again once it is right.
-    index_anew(lakehouse, stream, events, remain=False)
+    index_anew(lakehouse, stream, chosen.events, remain=False)
