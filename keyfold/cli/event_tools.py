@@ -61,13 +61,14 @@ def correct(
         typer.Option(
             "--from",
             metavar="FILE",
-            help="The right events: a file of Parquet, CSV or JSON lines with all columns of the stream.",
+            help="The right events: a file of Parquet, CSV or JSON lines with all columns of the stream; of one without ids, also with "
+            "`file` and `line`, the landing file and the line of each.",
         ),
     ],
     who: Who = None,
     yes: Yes = False,
 ) -> None:
-    """Replace events by id, and compute all jobs that read their stream again."""
+    """Replace events by id, or by the line that they came from, and compute all jobs that read their stream again."""
     author = author_of(who, why)
     with _tool(lakehouse, stream) as (what, how):
         done = correcting.correct(*what, source, author, dry_run=not yes, **how)
@@ -78,13 +79,18 @@ def correct(
 
 def quarantine(
     stream: StreamName,
-    ids: Annotated[list[str], typer.Argument(help="The event's id; a JSON object if it has several columns.")],
+    ids: Annotated[
+        list[str],
+        typer.Argument(
+            help="The event's id; a JSON object if it has several columns. Of a stream without ids its landing file and line: FILE:LINE."
+        ),
+    ],
     lakehouse: Lakehouse,
     why: Why,
     who: Who = None,
     yes: Yes = False,
 ) -> None:
-    """Move events by id from the event table to quarantine, so that a job which fails on them can go on."""
+    """Move events from the event table to quarantine, so that a job which fails on them can go on."""
     author = author_of(who, why)
     with _tool(lakehouse, stream) as (what, how):
         moved = quarantining.quarantine(*what, ids, author, dry_run=not yes, **how)

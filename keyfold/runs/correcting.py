@@ -1,4 +1,4 @@
-"""Correct events: replace them by id in the event table, and compute everything that jobs have made of them again.
+"""Correct events: replace them in the event table by id, or by the line that they came from, and compute again what jobs made of them.
 
 All jobs that read the stream, directly or through other jobs, read all events into new generations, whose tables are compared with
 the live ones. A dry run does this on a second event table of the same files, and removes what it made. Otherwise the event table
@@ -12,22 +12,17 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from keyfold.errors import InvalidData, counted
 from keyfold.keyed.generation.generations import next_folder
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.runner import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse, carrying
 from keyfold.lakehouse.files import remove_tree
-from keyfold.lakehouse.reading import scan_table
-from keyfold.lakehouse.row_erasure import change_rows
 from keyfold.privacy import masked
 from keyfold.runners import Runners
 from keyfold.runs.chains import fill_together, published_runs
 from keyfold.runs.changing_events import (
     check_can_be_replayed,
-    check_has_ids,
     check_is_ingested,
     index_anew,
     live_one,
@@ -35,13 +30,11 @@ from keyfold.runs.changing_events import (
     readers_of,
 )
 from keyfold.runs.jobs import JobRun
+from keyfold.runs.right_events import SHOWN, replaced_by_id, replaced_by_line, right_events
 from keyfold.state.changing.audit import Author, record_edit
 from keyfold.state.changing.promoting import diff_generations
 from keyfold.state.differences import Counts, Difference
-from keyfold.state.making.sources import fitted, open_source, reading
 from keyfold.stream import Stream
-
-_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -87,18 +80,19 @@ def correct(
     options: RunOptions | None = None,
     runners: Runners | None = None,
 ) -> Corrected:
-    """Replace events of a stream by those of a file that have the same ids; see the module's documentation.
+    """Replace events of a stream by those of a file that have the same ids, or lines; see the module's documentation.
 
     Args:
         lakehouse, options, runners: as in `keyfold.run`.
         jobs: every job of the project that has run, with the parameters of its live generation.
-        source: Parquet, CSV or JSON lines, a folder of such files or a Delta table, with all columns of the stream.
+        source: Parquet, CSV or JSON lines, a folder of such files or a Delta table, with all columns of the stream; and of a stream
+            without ids, with `file` and `line`: the landing file and the line of the event that a row replaces.
         author: who corrects them, and why.
         dry_run: only compare events and tables.
 
     Raises:
-        KeyfoldError: the stream has no ids; a row lacks a value or has one that does not fit, breaks a rule of the stream, or has
-            an id that is not in the event table exactly once; a job was seeded with state that a refresh would lose; a run was
+        KeyfoldError: a row lacks a value or has one that does not fit, breaks a rule of the stream, or has an id that is not in the
+            event table exactly once, or a line that is no event or whose event was changed since; a job was seeded with state that a refresh would lose; a run was
             interrupted, or has locked the stream or a job. Nothing is changed.
 
     Example:
@@ -107,38 +101,28 @@ def correct(
         >>> done.tables["purchase_totals"].counts.changed  # doctest: +SKIP
         1
     """
-    events, table, private = (
-        _events(lakehouse, stream, source),
+    right, table, private = (
+        right_events(lakehouse, stream, source),
         lakehouse.events(stream.name),
         frozenset(stream.private),
     )
-    jobs, key = readers_of(lakehouse, [stream], jobs), list(stream.event_id)
-    values = [name for name in events.columns if name not in key]
-
-    def compared(rows: pl.LazyFrame) -> pl.LazyFrame:
-        """The rows with the id of a right event, and whether another value differs."""
-        differs = (pl.col(name).ne_missing(pl.col(f"{name}#new")) for name in values)
-        both = rows.join(events.lazy(), on=key, how="inner", suffix="#new")
-        return both.select(*events.columns, differs=pl.any_horizontal(pl.lit(value=False), *differs))
-
+    jobs = readers_of(lakehouse, [stream], jobs)
     tables, summaries, runs = dict[str, TableChange](), list[RunSummary](), list[JobRun]()
     with locked(lakehouse, [stream], jobs):
         check_is_ingested(lakehouse, stream)
         check_can_be_replayed(lakehouse, jobs)
-        there = compared(scan_table(table)).collect()
-        _check_ids(stream, source, events, there)
-        changed = there.filter("differs").select(stream.event_id)
-        before = scan_table(table).join(changed.lazy(), on=stream.event_id, how="semi").select(events.columns)
-        before = before.head(_SHOWN).collect().sort(stream.event_id)
-        after = events.join(before.select(stream.event_id), on=stream.event_id, how="semi").sort(stream.event_id)
+        wanted = (
+            replaced_by_id(stream, source, right)
+            if stream.event_id
+            else replaced_by_line(lakehouse, table, stream, right)
+        )
+        changed, before, after = wanted.difference(table)
         with _beside(lakehouse, stream, jobs) if dry_run else nullcontext(lakehouse) as view:
-            change_rows(
-                view.events(stream.name),
-                lambda rows: compared(rows).filter("differs"),
-                lambda rows: rows.update(events.lazy(), on=key, how="left", include_nulls=True),
-            )
+            # A copy has other files.
+            copied = wanted if stream.event_id else replaced_by_line(lakehouse, view.events(stream.name), stream, right)
+            copied.replace(view.events(stream.name))
             if not dry_run:
-                index_anew(lakehouse, stream, events, remain=True)
+                index_anew(lakehouse, stream, right, remain=True)
             made, summaries = fill_together(view, jobs, options, runners)
             for job, generation in zip(jobs, made, strict=True):
                 found = diff_generations(job, live_one(lakehouse, job), generation)
@@ -147,11 +131,14 @@ def correct(
                 go_live(lakehouse, *made)
     if not dry_run:
         runs = published_runs(lakehouse, jobs, summaries)
-        keys, rows = masked(changed.head(1000), private).to_dicts(), {f"events.{stream.name}": changed.height}
+        keys, rows = (
+            masked(changed.rename(lambda name: name.removeprefix("#")), private).head(1000).to_dicts(),
+            {f"events.{stream.name}": changed.height},
+        )
         record_edit(lakehouse, author, "corrected", stream.name, keys, rows)
     return Corrected(
         stream=stream.name,
-        events=events.height,
+        events=right.height,
         replaced=changed.height,
         before=masked(before, private),
         after=masked(after, private),
@@ -159,46 +146,6 @@ def correct(
         tables=tables,
         runs=tuple(runs),
     )
-
-
-def _events(lakehouse: Lakehouse, stream: Stream, source: str) -> pl.DataFrame:
-    """Read events in the stream's columns, each of which has a valid value."""
-    check_has_ids(lakehouse, stream)
-    kinds = polars_schema(stream.schema)
-    with reading(source):
-        given = open_source(lakehouse, source).collect()
-        if lacking := [name for name in kinds if name not in given.columns]:
-            raise InvalidData(
-                f"{source} lacks {', '.join(lacking)}; give all columns of stream {stream.name}, {', '.join(kinds)}; nothing was "
-                "changed"
-            )
-        made = given.select(
-            fitted(pl.col(name), given.schema[name], kind).cast(kind).alias(name) for name, kind in kinds.items()
-        )
-    never_empty = {field.name for field in stream.schema if not field.nullable} | set(stream.event_id)
-    faults = {f"{name} is no {kind}": made[name].is_null() & given[name].is_not_null() for name, kind in kinds.items()}
-    faults |= {f"{name} is empty": made[name].is_null() for name in never_empty}
-    faults |= {rule.reason: made.select(rule.broken.fill_null(value=False)).to_series() for rule in stream.rules}
-    faults["the id is there twice"] = made.select(stream.event_id).is_duplicated()
-    for what, wrong in faults.items():
-        if wrong.any():
-            rows = ", ".join(str(row + 1) for row in wrong.arg_true().head(_SHOWN))
-            raise InvalidData(
-                f"{source}: {what} in {counted(int(wrong.sum()), 'row')} (row {rows}); nothing was changed"
-            )
-    return made
-
-
-def _check_ids(stream: Stream, source: str, events: pl.DataFrame, there: pl.DataFrame) -> None:
-    absent = events.join(there, on=stream.event_id, how="anti")
-    twice = there.filter(there.select(stream.event_id).is_duplicated()).unique(stream.event_id, maintain_order=True)
-    for what, rows in (("is not in", absent), ("is several times in", twice)):
-        if rows.height:
-            shown = masked(rows.select(stream.event_id).head(_SHOWN), frozenset(stream.private)).to_dicts()
-            raise InvalidData(
-                f"{source}: the id of {counted(rows.height, 'event')} {what} events.{stream.name} (such as {shown[0]}); an event that is new "
-                "has to land as any other; nothing was changed"
-            )
 
 
 @contextmanager
@@ -217,4 +164,4 @@ def _beside(lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob]) -> I
 
 
 def _change(job: KeyedJob, found: Difference) -> TableChange:
-    return TableChange(found.summary(), found.first_rows(0 if job.private else _SHOWN))
+    return TableChange(found.summary(), found.first_rows(0 if job.private else SHOWN))

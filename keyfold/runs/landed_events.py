@@ -24,6 +24,9 @@ from keyfold.lakehouse.row_erasure import numbered_rows
 from keyfold.storage.place import Place, to_place
 from keyfold.stream import INGESTED_AT, Stream
 
+LANDED = ("file", "line")
+"""Columns of right events that name the ones that they replace."""
+
 _UNTIMED = datetime(9999, 12, 31, tzinfo=UTC)
 """Stands for the arrival of an event, which its line does not say."""
 
@@ -107,10 +110,10 @@ def taken_out(lakehouse: Lakehouse, stream: Stream) -> set[Line]:
 
 
 def check_as_landed(lakehouse: Lakehouse, stream: Stream, lines: Sequence[Line]) -> None:
-    """Check that the events of lines have the values of these lines.
+    """Check that no event of lines was corrected, so that it has other values than its line.
 
     Raises:
-        InvalidData: one was corrected.
+        InvalidData: one was.
     """
     table = lakehouse.monitoring("edits")
     if not is_table(table):

@@ -81,6 +81,11 @@ def described_row(job: KeyedJob, one: Input, event: FailingEvent) -> str:
     values = masked(frame.select(shown), private).row(0, named=True)
     text = f"it fails on the event of {one.table} with {', '.join(f'{key}={value}' for key, value in values.items())}"
     text += ", and on others" if event.has_others else ""
+    if stream is not None and not stream.event_id:
+        return (
+            f"{text}; correct the job, or take the event out by the landing file and line that it came from: keyfold quarantine "
+            f"{stream.name} FILE:LINE --why …"
+        )
     if stream is None or not ids or len(ids) < len(stream.event_id) or private.intersection(ids):
         return text
     key = json.dumps({column: values[column] for column in ids}, default=str)

@@ -15,6 +15,7 @@ from keyfold.lakehouse import fail_points
 from keyfold.lakehouse.reading import count_rows
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.operators import count, sum, windows
+from keyfold.runs.correcting import correct
 from keyfold.runs.quarantining import quarantine
 from keyfold.state.changing.audit import Author
 from keyfold.stream import INGESTED_AT, TIMESTAMP
@@ -177,3 +178,105 @@ def test_a_file_is_named_by_its_whole_path_too_and_times_of_arrival_alone_are_no
     ingest(lake.lakehouse, clicks, settle=timedelta(0), runners=lake.session)
     quarantine(lake.lakehouse, clicks, [], [f"{landing / 'a.csv'}:3"], BY, runners=lake.session)
     assert pl.read_delta(str(lake.lakehouse.events("clicks")))["user"].to_list() == ["ann"]
+
+
+def right(tmp_path, *rows):
+    """A file of right events: of each the file and line that it replaces, shop, minutes after START, price and tags."""
+    made = [
+        {
+            "file": file,
+            "line": line,
+            "shop": shop,
+            "at": START + timedelta(minutes=minutes),
+            "price": price,
+            "tags": tags,
+        }
+        for file, line, shop, minutes, price, tags in rows
+    ]
+    path = tmp_path / "right.parquet"
+    pl.DataFrame(made, schema_overrides={"price": pl.Float64}).write_parquet(path)
+    return str(path)
+
+
+def fix(lake, source, **more):
+    return correct(lake.lakehouse, SALES, [PER_HOUR], source, BY, runners=lake.session, **more)
+
+
+def prices(lake, shop):
+    return sorted(price for other, price in lake.rows("events.sales", "shop", "price") if other == shop)
+
+
+def test_exactly_the_event_of_the_line_is_corrected_and_equal_ones_stay(lake, tmp_path):
+    lake.run(PER_HOUR)
+    source = right(tmp_path, ("a.ndjson", 2, "Oslo", 5, 11.5, ["a"]), ("b.ndjson", 3, "Rome", 20, 8.0, []))
+    before = lake.rows("events.sales")
+    shown = fix(lake, source, dry_run=True)
+    assert (shown.replaced, shown.before["price"].to_list(), shown.after["price"].to_list()) == (
+        2,
+        [10.0, None],
+        [11.5, 8.0],
+    )
+    assert lake.rows("events.sales") == before
+    done = fix(lake, source)
+    assert (done.events, done.replaced, done.jobs) == (2, 2, ("per_hour",))
+    assert prices(lake, "Oslo") == [7.0, *[10.0] * 4, 11.5]
+    assert lake.rows("events.sales", "shop", "price").count(("Rome", 8.0)) == 1
+    assert len(lake.rows("events.sales")) == len(before)
+    lake.run(PER_HOUR, Incremental(START + timedelta(days=1)))
+    # In whole numbers: four of ten, one of eleven.
+    assert ("Oslo", 5, 51) in [(shop, n, cents) for shop, *_, n, cents in lake.rows("per_hour")]
+    (audited,) = pl.read_delta(str(lake.lakehouse.monitoring("edits"))).rows(named=True)
+    landing = lake.lakehouse.landing("sales")
+    assert json.loads(audited["keys"])[0] == {"file": str(landing / "a.ndjson"), "line": 2}
+
+
+def test_what_was_corrected_or_taken_out_is_not_looked_for_by_its_line_again(lake, tmp_path):
+    fix(lake, right(tmp_path, ("a.ndjson", 2, "Oslo", 5, 11.5, ["a"])))
+    take_out(lake, ("a", 4))
+    now = prices(lake, "Oslo")
+    with pytest.raises(InvalidData, match=r"the event of line 2 of .*a.ndjson was corrected"):
+        fix(lake, right(tmp_path, ("a.ndjson", 2, "Oslo", 5, 12.5, ["a"])))
+    with pytest.raises(InvalidData, match=r"the event of line 2 of .*a.ndjson was corrected"):
+        take_out(lake, ("a", 2))
+    with pytest.raises(NotFound, match=r"the event of line 4 of .*a.ndjson was taken out"):
+        fix(lake, right(tmp_path, ("a.ndjson", 4, "Oslo", 5, 12.5, ["a"])))
+    assert prices(lake, "Oslo") == now
+    # The same correction is no other one.
+    assert fix(lake, right(tmp_path, ("a.ndjson", 2, "Oslo", 5, 11.5, ["a"]))).replaced == 0
+    assert prices(lake, "Oslo") == now
+
+
+@pytest.mark.parametrize("point", ["erasure: files written", "erasure: committed"])
+def test_a_correction_that_was_cut_off_is_completed_and_changes_no_equal_event(lake, tmp_path, monkeypatch, point):
+    source = right(tmp_path, ("a.ndjson", 1, "Oslo", 5, 11.5, ["a"]))
+
+    def cut(reached):
+        if reached == point:
+            raise OSError(5, "cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fail_points, "act", cut)
+        with pytest.raises(OSError, match="cut off"):
+            fix(lake, source)
+    assert fix(lake, source).jobs == ("per_hour",)
+    assert prices(lake, "Oslo").count(11.5) == 1
+    lake.run(PER_HOUR)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"line": [2, 2]}, "the line is there twice in 2 rows"),
+        ({"line": [2, 9]}, "line 9 of .* is no event of sales"),
+        ({"shop": ["Oslo", None]}, r"shop is empty in 1 row \(row 2\)"),
+        ({"file": None}, "lacks file"),
+    ],
+)
+def test_a_file_of_right_events_that_names_no_line_is_refused(lake, tmp_path, changes, reason):
+    source = right(tmp_path, ("a.ndjson", 1, "Oslo", 5, 1, []), ("a.ndjson", 2, "Oslo", 5, 1, []))
+    frame = pl.read_parquet(source)
+    for name, values in changes.items():
+        frame = frame.drop(name) if values is None else frame.with_columns(pl.Series(name, values))
+    frame.write_parquet(source)
+    with pytest.raises((InvalidData, NotFound), match=reason):
+        fix(lake, source)
