@@ -29,7 +29,7 @@ COLUMNS = [
     ("price", pa.float64()),
     ("tags", pa.list_(pa.string())),
 ]
-SALES = Stream("sales", COLUMNS, event_time="at", missing_time="arrival", future_bound="9000d")
+SALES = Stream("sales", COLUMNS, event_time="at", missing_time="arrival", future_bound=timedelta(days=9000))
 PER_HOUR = windows(
     "per_hour", SALES, {"n": count(), "cents": sum(pl.col("price").cast(pl.Int64))}, key="shop", length="1h"
 )
