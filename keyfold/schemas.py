@@ -123,7 +123,8 @@ def type_of(how: pl.Expr, columns: Mapping[str, pl.DataType] | pl.Schema) -> pl.
         >>> type_of(pl.col("at").dt.hour(), {"at": pl.Datetime("us", "UTC")})
         Int8
     """
-    return pl.LazyFrame(schema=dict(columns)).select(value=how).collect_schema()["value"]
+    # Not by the schema of a lazy frame, which starts a thread too.
+    return pl.dtype_of(how).collect_dtype(dict(columns))
 
 
 def field_of(where: str, name: str, schema: pa.Schema) -> pa.Field:

@@ -65,7 +65,7 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
         {
             "start_time": first("time"),
             "end_time": last("time"),
-            **{f"{name}_avg": mean(name) for name in columns},
+            **{f"{name}_avg": mean(_known(name)) for name in columns},
             "n_readings": count(),
         },
         n=parameters.n_readings,
@@ -99,6 +99,11 @@ def averages_schema(columns: tuple[str, ...]) -> pa.Schema:
             ),
         ]
     )
+
+
+def _known(name: str) -> pl.Expr:
+    value = pl.col(name)
+    return value.fill_nan(None) if pa.types.is_floating(WEATHER.schema.field(name).type) else value
 
 
 def _average_of(value: pa.Field) -> pa.Field:

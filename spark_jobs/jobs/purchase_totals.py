@@ -65,7 +65,11 @@ def build(parameters: PurchaseTotalsParameters) -> KeyedJob:
         {"cumulative_quantity": sum("quantity"), "models": distinct("models", ignored=("",))},
         key="item",
         output=PURCHASE_TOTAL,
-        then={"delta_quantity": pl.col("quantity"), "event_time": pl.col("time")},
+        then={
+            "delta_quantity": pl.col("quantity"),
+            "event_time": pl.col("time"),
+            "quantity": pl.col("cumulative_quantity"),
+        },
         latest=Upsert(
             LATEST_PURCHASE_TOTAL, "item", name="latest_purchase_totals", description="The latest total of each item."
         ),

@@ -22,9 +22,6 @@ from keyfold.operators import sum, top_of_windows
 from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import SALES
 
-REVENUE = pa.decimal128(38, 9)
-"""Exact currency, with nine decimals: enough for any int64 quantity at any price below 10⁹."""
-
 TOP_PRODUCT = pa.schema(
     [
         required("window_start", TIMESTAMP, "Start of the window (UTC)"),
@@ -74,7 +71,7 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
     return top_of_windows(
         "top_products",
         SALES,
-        {"quantity": sum("quantity"), "revenue": sum(_REVENUE, REVENUE)},
+        {"quantity": sum("quantity"), "revenue": sum(_REVENUE)},
         n=parameters.k,
         by="item",
         highest="quantity",
@@ -91,6 +88,7 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
     )
 
 
+# Exact currency, with nine decimals: enough for any int64 quantity at any price below 10⁹.
 # A price that does not fit (10⁹ or more, or not a number) counts as missing. All others, with nine decimals, times any 64-bit
 # quantity have at most 38 digits, so that no product overflows.
 _FITS = pl.col("price").is_finite() & (pl.col("price").abs() < 1e9)

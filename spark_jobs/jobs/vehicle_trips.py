@@ -125,6 +125,9 @@ class VehicleTripParameters(SilentParameters):
     )
 
 
+_HARSH = ("harsh_braking", "harsh_acceleration")
+
+
 def build(parameters: VehicleTripParameters) -> KeyedJob:
     """One row per trip of a vehicle: start, end, distance, speed, fuel, and why it ended."""
     moves, took = pl.col("speed") > parameters.moving_speed, pl.col("time").diff().dt.total_microseconds()
@@ -149,6 +152,7 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
             "fuel_used": falls((pl.col("fuel_level") * 1e6).round().cast(pl.Int64, strict=False)),
             "harsh_braking": sum((braking >= parameters.harsh_braking).cast(pl.Int64)),
             "harsh_acceleration": sum((accelerating >= parameters.harsh_acceleration).cast(pl.Int64)),
+            "n_accelerations": count(pl.col("acceleration").is_not_null()),
             "highest_engine_temperature": max("engine_temperature"),
             "n_points": count(),
         },
@@ -172,6 +176,7 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
             "idle_seconds": divided(pl.col("idle"), 1e6),
             "average_speed": pl.when(micros > 0).then(speed),
             "fuel_used": divided(pl.col("fuel_used"), 1e6),
+            **{name: pl.when(pl.col("n_accelerations") > 0).then(pl.col(name)) for name in _HARSH},
             "litres_per_100_km": pl.when(metres > 0).then(used),
             "reason": reason.otherwise(pl.lit("MOVED_ON")),
         },

@@ -124,8 +124,10 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "collect: at_most is 0; it must be 1 or more": lambda: collect("cents", 0),
     "job hourly: n: String is no number": lambda: per_hour(of={"n": quantile("user", 0.5)}),
     r"job hourly: n: List\(String\) has no order": lambda: per_hour(of={"n": greatest(pl.col("user").str.split(" "))}),
-    "job hourly: output: user is there twice": lambda: per_hour(of={"user": count()}),
-    "window_end is there twice": lambda: per_hour(of={"window_end": count()}),
+    "job hourly: user is a column of the key, or one that the operator makes": lambda: per_hour(of={"user": count()}),
+    "job hourly: window_end is a column of the key, or one that the operator makes": lambda: per_hour(
+        of={"window_end": count()}
+    ),
     "cannot be called '#slot'": lambda: per_hour(of={"#slot": count()}),
     "job hourly: output: n is uint32, which a Delta table cannot hold: take int64": lambda: per_hour(
         then={"n": pl.col("clicks").cast(pl.UInt32)}
@@ -148,10 +150,10 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "output: there is no column click to write; did you mean clicks": lambda: per_hour(
         output={"user": pl.String, "click": pl.Int64, "clicks": pl.Int64}
     ),
-    "least is the min of Int64, and declared as String": lambda: per_hour(
+    "least is int64, and declared as string: declare it as int64": lambda: per_hour(
         of={"least": min_of("cents"), **COUNTED}, output={"user": pl.String, "clicks": pl.Int64, "least": pl.String}
     ),
-    "a sum is declared as float32": lambda: per_hour(
+    "paid is double, and declared as float: declare it as double": lambda: per_hour(
         of={"paid": sum_of(CENTS / 2), **COUNTED}, output={"user": pl.String, "clicks": pl.Int64, "paid": pl.Float32}
     ),
     "most is 'paid'; it must be of `by`": lambda: per_hour(most="paid"),
@@ -187,15 +189,6 @@ FAULTS: dict[str, Callable[[], Any]] = {
         "j", LEFT, RIGHT, "user", within="1h", how=UNTYPED_HOW
     ),
     "key: input l: there is no column usr; did you mean user": lambda: as_of_join("j", LEFT, RIGHT, "usr", within="1h"),
-    "job j: cents: events have a column of this name": lambda: sessions_until(
-        "j",
-        CLICKS,
-        {"n": count(), "since": first("at"), "cents": sum_of("cents")},
-        until=DEAR,
-        key="user",
-        silence="1h",
-        closed_for="1h",
-    ),
     "rule 'dear': there is no column cent; did you mean cents": lambda: stream(
         "clicks", CLICK, event_time="at", rules=(Rule("dear", pl.col("cent") > 3),)
     ),

@@ -84,10 +84,11 @@ def with_plain_floats(frame: pl.DataFrame) -> pl.DataFrame:
     """
     floats = [column for column in frame if column.dtype.is_float()]
     changed = [one for one in floats if ((one == 0) | one.is_nan()).any()]
-    return frame.with_columns(**{one.name: _plain(pl.col(one.name), one.dtype) for one in changed})
+    return frame.with_columns(**{one.name: plain_float(pl.col(one.name), one.dtype) for one in changed})
 
 
-def _plain(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
+def plain_float(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
+    """Return floats of a type as in `with_plain_floats`."""
     # Polars takes `value + 0.0` for `value`, with its sign.
     zero, nan = pl.lit(0.0, kind), pl.lit(float("nan"), kind)
     return pl.when(value == 0).then(zero).when(value.is_nan()).then(nan).otherwise(value)

@@ -1,8 +1,8 @@
-"""Aggregate functions: count, sum, mean, first, quantile, …; and of which values they can be."""
+"""Aggregate functions: count, sum, mean, first, quantile, …; of which values they can be, and of which type they are."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -10,7 +10,9 @@ import pyarrow as pa
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.schemas import check_by_row, require, type_of
+from keyfold.schemas import arrow_type, check_by_row, require, type_of
+
+_ONE = pl.lit(1, pl.Int64)
 
 COUNTED = "n_events"
 """Default name of the column with the number of events that a row stands for."""
@@ -24,7 +26,6 @@ class Aggregate:
         value: the value of one event, an expression over the columns of the event table.
         joined: how values are combined; NULLs are ignored.
         ignored: values of `distinct` that do not count.
-        kind: the type of a sum in state, if it is not that of the table's column of this name.
         at_most: how many values of a group are kept, for those that keep them.
         q: which quantile.
     """
@@ -45,7 +46,6 @@ class Aggregate:
         "collect",
     ]
     ignored: tuple[Any, ...] = ()
-    kind: pa.DataType | None = None
     at_most: int = 0
     q: float = 0.0
 
@@ -70,7 +70,7 @@ class Aggregate:
     @property
     def counts(self) -> bool:
         """Whether it counts all events."""
-        return self.joined == "sum" and not self.value.meta.root_names()
+        return self.joined == "sum" and self.value.meta.eq(_ONE)
 
 
 def count(where: pl.Expr | None = None) -> Aggregate:
@@ -78,19 +78,16 @@ def count(where: pl.Expr | None = None) -> Aggregate:
     require(
         "count: where", where, pl.Expr | None, "a condition, such as pl.col('amount') > 3; count_distinct counts values"
     )
-    one = pl.lit(1, pl.Int64) if where is None else where.fill_null(value=False).cast(pl.Int64)
-    return Aggregate(one, "sum")
+    return Aggregate(_ONE if where is None else where.fill_null(value=False).cast(pl.Int64), "sum")
 
 
-def sum(value: str | pl.Expr, kind: pa.DataType | None = None) -> Aggregate:
+def sum(value: str | pl.Expr) -> Aggregate:
     """Sum numbers; 0 if there are no values. The sum does not depend on the order of events.
 
-    Of whole numbers and decimals it is exact, and one that overflows its column raises an error. Of floats it is rounded once, at
-    the end; `running`, `sessions_until` and `sessions_while` do not sum floats, nor take means of them.
-
-    `kind` is the sum's type if it is not that of the table's column of its name, such as a decimal that is shown as a float.
+    Of whole numbers it is int64, of decimals a decimal of 38 digits: exact, and one that overflows raises an error. Of floats it is
+    float64, and rounded once, at the end.
     """
-    return Aggregate(_value(value), "sum", kind=kind)
+    return Aggregate(_value(value), "sum")
 
 
 def min(value: str | pl.Expr) -> Aggregate:
@@ -142,12 +139,12 @@ def collect(value: str | pl.Expr, at_most: int = 1_000) -> Aggregate:
 
 
 def between(value: pl.Expr) -> Aggregate:
-    """Sum a whole number of each two consecutive events; `pl.col("x").shift()` is of the earlier one. For sessions."""
+    """Sum a number of each two consecutive events; `pl.col("x").shift()` is of the earlier one. For operators that take events in order."""
     return Aggregate(value, "between")
 
 
 def falls(value: str | pl.Expr) -> Aggregate:
-    """Sum the falls between consecutive known values, whole and not negative; NULL if none is known. For `sessions_while`."""
+    """Sum the falls between consecutive known values; NULL if none is known. For operators that take events in order."""
     return Aggregate(_value(value), "falls")
 
 
@@ -157,12 +154,27 @@ def divided(value: pl.Expr, by: float) -> pl.Expr:
 
 
 def distinct(value: str | pl.Expr, ignored: tuple[Any, ...] = ()) -> Aggregate:
-    """Collect the set of the elements of lists, sorted, without NULLs and without `ignored`; for `running`."""
+    """Collect the set of the elements of lists, sorted, without NULLs and without `ignored`."""
     return Aggregate(_value(value), "distinct", ignored)
 
 
-IN_PARTS = ("count", "sum", "min", "max", "mean", "first", "last", "count_distinct", "quantile", "collect")
-"""The aggregates that are kept in parts, in any order: of `windows`, `sessions`, `totals` and `top_of_windows`."""
+IN_ANY_ORDER = (
+    "count",
+    "sum",
+    "min",
+    "max",
+    "mean",
+    "first",
+    "last",
+    "distinct",
+    "count_distinct",
+    "quantile",
+    "collect",
+)
+"""The aggregates that do not need events in order: of all operators but `running`, which has no `quantile`."""
+
+IN_ORDER = (*IN_ANY_ORDER, "between", "falls")
+"""The aggregates of operators that take events in order."""
 
 
 def check_aggregates(of: Mapping[str, Aggregate]) -> None:
@@ -190,50 +202,57 @@ def require_known(
             raise Misconfigured(f"job {job}: {name} is a {one.kind_of}; {operator} has {', '.join(known)}")
 
 
-def means_as_sums(
-    job: str, of: Mapping[str, Aggregate], taken: Collection[str]
-) -> tuple[dict[str, Aggregate], dict[str, pl.Expr]]:
-    """Return the aggregates with the sum and the number of values in place of each mean, and the means of these.
+class Types(NamedTuple):
+    """The types of an aggregate.
+
+    Attributes:
+        value: that of its values, as state and tables hold them.
+        result: its own.
+        converted: whether its values are of another type before.
+    """
+
+    value: pl.DataType
+    result: pa.DataType
+    converted: bool = False
+
+
+def types_of(where: str, one: Aggregate, columns: pa.Schema) -> Types:
+    """Return the types of an aggregate of events with these columns.
 
     Raises:
-        Misconfigured: a column of this name is taken.
+        Misconfigured: a value is of a column that there is not, or of a type that the aggregate cannot be of.
     """
-    parts, means = dict[str, Aggregate](), dict[str, pl.Expr]()
-    for name, one in of.items():
-        if one.joined != "mean":
-            parts[name] = one
-            continue
-        total, number = f"{name}_sum", f"{name}_n"
-        if twice := [name for name in (total, number) if name in of or name in taken]:
-            raise Misconfigured(f"job {job}: {twice[0]}: the mean {name} needs a column of this name; rename one")
-        parts |= {total: Aggregate(one.value, "sum"), number: count(one.value.is_not_null())}
-        means[name] = pl.when(pl.col(number) > 0).then(pl.col(total).cast(pl.Float64) / pl.col(number))
-    return parts, means
-
-
-def value_type(where: str, name: str, one: Aggregate, source: Input, output: pa.Schema) -> pl.DataType:
-    """Return the type of the values of an aggregate: that of the column, or that of the table, or that of the expression.
-
-    Raises:
-        Misconfigured: a value is of a column that there is not, or has no order, where that is needed.
-    """
-    kind = _value_type(where, name, one, source, output)
-    if one.joined in ("min", "max", "count_distinct") and kind.is_nested():
-        raise Misconfigured(f"{where}: {kind} has no order; give a field of it, or another plain value")
-    return kind
-
-
-def _value_type(where: str, name: str, one: Aggregate, source: Input, output: pa.Schema) -> pl.DataType:
-    # The event table and the declared output first: Polars starts threads, which a fork lacks.
-    stream = source.stream.event_schema
-    if one.column in stream.names and one.column not in source.derived:
-        return polars_schema(stream)[one.column]
-    if one.joined in ("sum", "min", "max") and (name in output.names or not one.column):
-        field = (
-            output.field(name) if name in output.names and one.kind is None else pa.field(name, one.kind or pa.int64())
+    value = type_in(where, one.value, columns)
+    if one.joined in _OF_NUMBERS and not (value.is_numeric() or isinstance(value, pl.Null)):
+        raise Misconfigured(f"{where}: {value} is no number; give a column or an expression of numbers")
+    if one.joined in ("min", "max", "count_distinct") and value.is_nested():
+        raise Misconfigured(f"{where}: {value} has no order; give a field of it, or another plain value")
+    if one.joined == "distinct" and not isinstance(value, pl.List):
+        raise Misconfigured(
+            f"{where}: distinct is of the elements of lists, and this is {value}; count_distinct counts values"
         )
-        return polars_schema(pa.schema([field]))[name]
-    return type_in(where, one.value, readable(source))
+    # Tables have no unsigned numbers.
+    held = pl.Int64() if value.is_unsigned_integer() or isinstance(value, pl.Null) else value
+    if one.joined in ("mean", "quantile"):
+        result = pa.float64()
+    elif one.joined == "count_distinct":
+        result = pa.int64()
+    elif one.joined == "collect":
+        result = arrow_type(pl.List(held))
+    else:
+        result = sum_type(held) if one.joined in _SUMS else arrow_type(held)
+    return Types(held, result, held != value)
+
+
+def sum_type(value: pl.DataType) -> pa.DataType:
+    """Return the type of a sum of numbers."""
+    if isinstance(value, pl.Decimal):
+        return pa.decimal128(38, value.scale)
+    return pa.float64() if value.is_float() else pa.int64()
+
+
+_SUMS = ("sum", "between", "falls")
+_OF_NUMBERS = (*_SUMS, "mean", "quantile")
 
 
 def readable(source: Input) -> pa.Schema:

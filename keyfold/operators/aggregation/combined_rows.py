@@ -1,75 +1,75 @@
 """Jobs whose rows of events and of state stand for many events: their aggregates, which are kept in parts, and their number."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
-from pyarrow import types
 
 from keyfold.columns import column
-from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import StepFunction
 from keyfold.keyed.job.tables import OutputTable
-from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError, summed
-from keyfold.operators.aggregation.aggregates import IN_PARTS, Aggregate, count, require_known, value_type
-from keyfold.operators.aggregation.parts import (
-    Parts,
-    check_is_number,
-    exact_mean,
-    first_or_last,
-    float_sum,
-    kept_values,
-    plain,
-)
+from keyfold.operators.aggregation.aggregates import IN_ANY_ORDER, Aggregate, count, readable, require_known, types_of
+from keyfold.operators.aggregation.inference import as_declared
+from keyfold.operators.aggregation.parts import Naming, Part, Parts, parts_of
 from keyfold.operators.stepping import step_job
-from keyfold.schemas import arrow_type
 from keyfold.stream import TIMESTAMP
 
 
 class Aggregates:
-    """The aggregates of a job by column, including the number of events.
+    """The aggregates of a job by column, whose parts are joined by group, in any order of events.
 
     Args:
         job: the job's name.
         of: the aggregates by column.
         counted: the column with the number of events that a row stands for.
         source: the input, whose columns they are of.
-        output: columns of the job's table. A sum, minimum or maximum takes its type from here; int64 if it is not in the table.
+        output: the aggregates as the job's table declares them.
+        taken: names of other columns of state, and of the rows that aggregates are made in.
 
     Attributes:
-        fields: their columns in state.
+        fields: the columns of their parts in state.
 
     Raises:
-        Misconfigured: an aggregate is not one that can be kept in parts, or does not fit its values.
+        Misconfigured: an aggregate needs events in order, or does not fit its values.
     """
 
-    def __init__(self, job: str, of: Mapping[str, Aggregate], counted: str, source: Input, output: pa.Schema) -> None:
-        require_known(job, of, IN_PARTS)
-        self._of = {**of, counted: count()}
+    def __init__(
+        self,
+        job: str,
+        of: Mapping[str, Aggregate],
+        counted: str,
+        source: Input,
+        output: pa.Schema,
+        taken: Iterable[str] = (),
+    ) -> None:
+        require_known(job, of, IN_ANY_ORDER)
+        of = {**of, counted: count()}
+        columns, naming = readable(source), Naming(taken, of)
         read = {root for one in of.values() for root in one.value.meta.root_names()} or {source.event_time}
-        ties = pa.schema([one for one in source.stream.event_schema if one.name in read])
-        self._parts = {
-            name: plain(name, one.value, "sum", number_of_events(counted, source.event_time))
-            if name == counted and counted not in output.names
-            else _parts_of(job, name, one, source, output, ties)
-            for name, one in self._of.items()
-        }
-        self.fields, common = list[pa.Field](), set[str]()
-        for parts in self._parts.values():
-            self.fields += [one for one in parts.columns if one.name not in common.intersection(parts.common)]
-            common.update(parts.common)
-        names = [*self.names, *(name for name, parts in self._parts.items() if parts.made is not None)]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise Misconfigured(
-                f"job {job}: {', '.join(sorted(twice))}: two aggregates need a column of this name; rename one"
+        # In the stream's order, and then what is made of its columns.
+        stored = [name for name in source.stream.event_schema.names if name in columns.names]
+        ties = pa.schema([columns.field(name) for name in dict.fromkeys([*stored, *columns.names]) if name in read])
+        self._parts, self.finish = dict[str, Parts](), dict[str, pl.Expr]()
+        for name, one in of.items():
+            types = types_of(f"job {job}: {name}", one, columns)
+            parts = parts_of(name, one, types, source.event_time, naming, ties)
+            self._parts[name], self.finish[name] = (
+                parts,
+                as_declared(f"job {job}: {name}", parts.made, types.result, output, name),
             )
-        self.sums = [name for parts in self._parts.values() for name in parts.sums]
+        (number,) = self._parts[counted].parts
+        fields = {
+            part.name: _described(part, name, output) for name, parts in self._parts.items() for part in parts.parts
+        }
+        if counted not in output.names:
+            fields[number.name] = number_of_events(number.name, source.event_time)
+        self.fields, self.counted = list(fields.values()), number.name
 
     @property
     def names(self) -> list[str]:
@@ -77,14 +77,14 @@ class Aggregates:
         return [field.name for field in self.fields]
 
     @property
+    def values(self) -> dict[str, pl.Expr]:
+        """The parts of one event."""
+        return {part.name: part.value for parts in self._parts.values() for part in parts.parts}
+
+    @property
     def derived(self) -> dict[str, pl.Expr]:
         """The expressions to add to the event table; a plain column needs none."""
-        return {
-            name: value
-            for parts in self._parts.values()
-            for name, value in parts.values.items()
-            if not value.meta.eq(pl.col(name))
-        }
+        return {name: value for name, value in self.values.items() if not value.meta.eq(pl.col(name))}
 
     def joined(self, rows: pl.DataFrame, by: list[str], *more: pl.Expr) -> pl.DataFrame:
         """Aggregate the rows of each group, with `more` as further aggregations.
@@ -93,25 +93,26 @@ class Aggregates:
             TotalTooLargeError: a sum overflows its column.
             TooManyValuesError: a group has more values than are kept.
         """
-        others = dict[str, pl.Expr]()
+        joined, sums = dict[str, pl.Expr](), list[str]()
         for parts in self._parts.values():
-            rows = parts.aligned(rows, by)
-            others |= {name: how.alias(name) for name, how in parts.joined.items()}
-        groups = summed(rows, by, self.sums, *more, *others.values())
-        for parts in self._parts.values():
-            parts.check(groups)
+            rows = _aligned(rows, by, parts)
+            for part in parts.parts:
+                if part.join == "sum":
+                    sums.append(part.name)
+                else:
+                    joined[part.name] = _joined(part, parts.order)
+        groups = summed(rows, by, sums, *more, *joined.values())
+        for name, parts in self._parts.items():
+            parts.check(name, groups)
         return groups
 
     def finished(self, groups: pl.DataFrame) -> pl.DataFrame:
-        """Add the aggregates that are made of several parts."""
-        return groups.with_columns(
-            **{name: parts.made for name, parts in self._parts.items() if parts.made is not None}
-        )
+        """Add the aggregates, which are made of their parts."""
+        return groups.with_columns(**self.finish)
 
     def of_events(self, events: pl.DataFrame, group: pl.Series) -> pl.DataFrame:
         """Aggregate events of the event table by the number of their group; return the groups in order."""
-        values = {name: value for parts in self._parts.values() for name, value in parts.values.items()}
-        return self.finished(self.joined(events.select(group, **values), [group.name])).sort(group.name)
+        return self.finished(self.joined(events.select(group, **self.values), [group.name])).sort(group.name)
 
     def combined(self, rows: pl.DataFrame, by: list[str], *more: pl.Expr) -> pl.DataFrame:
         """Aggregate before the shuffle; return the rows unchanged if a sum overflows.
@@ -124,35 +125,49 @@ class Aggregates:
             return rows
 
 
-def _parts_of(job: str, name: str, one: Aggregate, source: Input, output: pa.Schema, ties: pa.Schema) -> Parts:
-    where, lineage = f"job {job}: {name}", list(dict.fromkeys(one.value.meta.root_names()))
-    value = value_type(where, name, one, source, output)
-    if one.joined in ("sum", "mean", "quantile"):
-        check_is_number(where, value)
-    if one.joined in ("sum", "mean") and name in output.names and output.field(name).type == pa.float32():
-        raise Misconfigured(
-            f"{where}: a {one.joined} is declared as float32, and made in 64 bits; declare it as float64"
-        )
-    if one.joined in ("sum", "mean") and value.is_float():
-        return float_sum(name, one.value, lineage, mean=one.joined == "mean")
-    if one.joined == "mean":
-        kind = pa.decimal128(38, value.scale) if isinstance(value, pl.Decimal) else pa.int64()
-        return exact_mean(name, one.value, kind, lineage)
-    if one.joined in ("first", "last"):
-        return first_or_last(name, one.value, one.joined, arrow_type(value), source.event_time, ties, lineage)
-    if one.joined in ("count_distinct", "quantile", "collect"):
-        return kept_values(name, one.value, one.joined, value, source.event_time, lineage, one.at_most, one.q)
-    field = column(
-        name, one.kind or pa.int64(), f"{name} of these events", lineage=lineage, nullable=one.kind is not None
-    )
-    if name in output.names and one.kind is None:
-        field = output.field(name)
-    shown = polars_schema(pa.schema([field]))[field.name]
-    if one.joined in ("min", "max") and shown != value and not (shown.is_numeric() and value.is_numeric()):
-        raise Misconfigured(f"{where} is the {one.joined} of {value}, and declared as {shown}; declare it as {value}")
-    if one.joined == "sum" and not (field.type == pa.int64() or types.is_decimal128(field.type)):
-        raise Misconfigured(f"{where} is a sum of {value}, and {field.type}; make it int64 or a decimal of 38 digits")
-    return plain(name, one.value, one.joined, field)
+def _described(part: Part, aggregate: str, output: pa.Schema) -> pa.Field:
+    """Return a column of state, as its author has declared that of the table if they are the same."""
+    if part.name == aggregate and aggregate in output.names and output.field(aggregate).type == part.column.type:
+        return output.field(aggregate)
+    # A sum of no values is 0.
+    return part.column.with_nullable(part.join != "sum")
+
+
+def _joined(part: Part, order: Sequence[str]) -> pl.Expr:
+    """Return a part of a group of rows."""
+    values = pl.col(part.name)
+    match part.join:
+        case "min" | "max":
+            return getattr(values, part.join)()
+        case "scale":
+            return values.max()
+        case "limb":
+            return values.sum()
+        case "first" | "last":
+            return getattr(values.sort_by(order, nulls_last=False), part.join)()
+        case "set":
+            return values.explode().drop_nulls().unique().sort()
+        case _:
+            return values.explode(empty_as_null=False, keep_nulls=False).sort()
+
+
+def _aligned(rows: pl.DataFrame, by: Sequence[str], parts: Parts) -> pl.DataFrame:
+    """Return rows whose sums of floats have the greatest scale of their group, so that they can be added."""
+    if not (scales := parts.of("scale")):
+        return rows
+    (scale,), limbs = scales, parts.of("limb")
+    # A join takes half of the time of `max().over(by)`.
+    greatest = rows.group_by(by).agg(pl.col(scale).max().alias("#scale"))
+    rows = rows.join(greatest, on=list(by), how="left", nulls_equal=True, maintain_order="left")
+    steps, (high, middle, low) = pl.col("#scale") - pl.col(scale), map(pl.col, limbs)
+    nothing = pl.lit(0, pl.Int64)
+    return rows.with_columns(
+        pl.when(steps == 0).then(high).otherwise(nothing).alias(limbs[0]),
+        pl.when(steps == 0).then(middle).when(steps == 1).then(high).otherwise(nothing).alias(limbs[1]),
+        pl.when(steps == 0).then(low).when(steps == 1).then(middle).when(steps == 2).then(high).otherwise(nothing)
+        .alias(limbs[2]),
+        pl.col("#scale").alias(scale),
+    ).drop("#scale")  # fmt: skip
 
 
 def counting_job(

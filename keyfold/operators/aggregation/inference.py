@@ -10,7 +10,8 @@ from keyfold.columns import column, lineage_of, with_lineage
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.tables import OutputTable
-from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, check_aggregates, readable, type_in
+from keyfold.keyed.rows.codec import polars_schema
+from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, check_aggregates, readable, type_in, types_of
 from keyfold.schemas import (
     Columns,
     arrow_type,
@@ -24,7 +25,6 @@ from keyfold.schemas import (
 from keyfold.stream import TIMESTAMP
 from keyfold.stream.refined import roots_of
 
-_INTEGERS, _FLOATS = ("between", "falls", "count_distinct"), ("mean", "quantile")
 _IN_ORDER = ("first", "last", "between", "falls", "collect")
 
 
@@ -83,10 +83,6 @@ class OutputColumns:
             if name not in known:
                 raise Misconfigured(f"{where}: there is no column {name}{nearest(name, known)}")
 
-    def table(self, one: OutputTable) -> OutputTable:
-        """Return a declared table with the lineage of all columns."""
-        return replace(one, schema=self._with_lineage(one.schema))
-
     def output(
         self,
         declared: Columns | None,
@@ -110,36 +106,26 @@ class OutputColumns:
         Raises:
             Misconfigured: an aggregate or a column of `then` does not fit the columns that it is of, or a table cannot hold one.
         """
-        where = f"job {self.job}: output"
-        if declared is not None:
-            given = stored_schema(where, declared, self.key)
-            known = [
-                *(self.key if by is None else by),
-                *times,
-                *self.of,
-                *self.then,
-                *self.made,
-                *(one.name for one in more),
-                counted,
-            ]
-            for name in given.names:
-                if name not in (*known, *self.key):
-                    raise Misconfigured(
-                        f"{where}: there is no column {name} to write{nearest(name, [*filter(None, known)])}"
-                    )
-            return self._with_lineage(given)
-        events, table = self.source.schema, readable(self.source)
-        of_events = [field_of(f"job {self.job}: key", name, events) for name in (self.key if by is None else by)]
+        where, by = f"job {self.job}: output", self.key if by is None else by
+        own = [*times, *(one.name for one in (*more, *hidden))]
+        for name in self.of:
+            if name in (*self.key, *own):
+                raise Misconfigured(
+                    f"job {self.job}: {name} is a column of the key, or one that the operator makes; give the aggregate another name"
+                )
+        of_events = [field_of(f"job {self.job}: key", name, self.source.schema) for name in by]
         for one in of_events:
             if one.name in self.key:
                 self.source.check_key(f"job {self.job}: input {self.source.stream.name}", one)
         of_events = [one.with_nullable(one.nullable and one.name not in self.key) for one in of_events]
         fields = [with_lineage(one, self._of_input(one.name)) for one in of_events]
         fields += [column(name, TIMESTAMP, name.replace("_", " ").capitalize(), nullable=False) for name in times]
-        fields += [_of_aggregate(f"job {self.job}: {name}", name, one, table) for name, one in self.of.items()]
-        if counted and counted not in self.of:
-            fields.append(column(counted, pa.int64(), "How many events", nullable=False))
+        fields += self._aggregates(counted)
         fields += more
+        if declared is not None:
+            given = stored_schema(where, declared, [*self.key, *times])
+            self._check(where, given, [*fields, *hidden])
+            return self._with_lineage(given)
         known = declared_schema(where, [*fields, *hidden])
         for name, how in self.then.items():
             if name in (counted, *(one.name for one in of_events)):
@@ -151,6 +137,69 @@ class OutputColumns:
             fields = [one for one in fields if one.name != name]
             fields.append(column(name, arrow_type(made), what))
         return self._with_lineage(stored_schema(where, fields, self.key))
+
+    def table(
+        self, one: OutputTable, main: pa.Schema, own: Sequence[pa.Field], *, counted: str = "", has_then: bool = True
+    ) -> OutputTable:
+        """Return a further table with the lineage of all columns.
+
+        Args:
+            one: the table.
+            main: the columns of the main table; aggregates that both have are of one type.
+            own: the columns of its rows besides the aggregates and `then`.
+            counted: the column with the number of events.
+            has_then: whether its rows have the columns of `then`, as far as these are made of the others.
+
+        Raises:
+            Misconfigured: it has another column, or one of another type.
+        """
+        declared = {field.name: field for field in self.aggregates_in(main)}
+        fields = [*own, *(declared.get(field.name, field) for field in self._aggregates(counted))]
+        self._check(f"job {self.job}: table {one.name}", one.schema, fields, has_then=has_then, is_main=False)
+        return replace(one, schema=self._with_lineage(one.schema))
+
+    def _aggregates(self, counted: str) -> list[pa.Field]:
+        table = readable(self.source)
+        fields = [_of_aggregate(f"job {self.job}: {name}", name, one, table) for name, one in self.of.items()]
+        if counted and counted not in self.of:
+            fields.append(column(counted, pa.int64(), "How many events", nullable=False))
+        return fields
+
+    def _check(
+        self,
+        where: str,
+        declared: pa.Schema,
+        fields: Sequence[pa.Field],
+        *,
+        has_then: bool = True,
+        is_main: bool = True,
+    ) -> None:
+        """Check that a table has columns of its rows alone, in their types."""
+        rows = {one.name: one for one in fields}
+        then = {
+            name: how
+            for name, how in self.then.items()
+            if has_then and (is_main or rows.keys() >= {*how.meta.root_names()})
+        }
+        for field_ in declared:
+            if is_main and field_.name in self.made and field_.name not in rows:
+                continue
+            if field_.name not in (*rows, *then):
+                raise Misconfigured(
+                    f"{where}: there is no column {field_.name} to write{nearest(field_.name, [*rows, *then])}"
+                )
+            how = then.get(field_.name)
+            if how is not None and rows.keys() >= {*how.meta.root_names()}:
+                found = arrow_type(type_in(f"job {self.job}: then: {field_.name}", how, pa.schema(list(rows.values()))))
+            elif how is None and not (is_main and field_.name in self.of):
+                found = rows[field_.name].type
+            else:
+                # The aggregates of the main table may be declared as a wider type, see `as_declared`.
+                continue
+            if not (pa.types.is_null(found) or _same(found, field_.type)):
+                raise Misconfigured(
+                    f"{where}: {field_.name} is {found}, and declared as {field_.type}: declare it as {found}"
+                )
 
     def aggregates_in(self, table: pa.Schema) -> pa.Schema:
         """Return the columns of a table that are aggregates as they are, and not computed from them."""
@@ -189,18 +238,48 @@ def _of_aggregate(where: str, name: str, one: Aggregate, table: pa.Schema) -> pa
     roots = list(dict.fromkeys(one.value.meta.root_names()))
     for root in roots:
         field_of(where, root, table)
-    value = type_in(where, one.value, table)
-    kind = one.kind or arrow_type(value)
-    if one.joined in _FLOATS or (one.joined == "sum" and value.is_float()):
-        kind = pa.float64()
-    elif one.joined in _INTEGERS or (one.joined == "sum" and value.is_integer()):
-        kind = pa.int64()
-    elif one.joined == "collect":
-        kind = arrow_type(pl.List(value))
-    elif one.joined == "sum" and isinstance(value, pl.Decimal):
-        kind = pa.decimal128(38, value.scale)
-    never_null = one.joined in ("sum", "count_distinct", "collect") or (
+    kind = types_of(where, one, table).result
+    never_null = one.joined in ("sum", "between", "distinct", "count_distinct", "collect") or (
         one.joined in ("first", "last") and one.column and not table.field(one.column).nullable
     )
     what = "How many events" if one.counts else f"The {one.joined} of {', '.join(roots) or 'a constant'}"
     return column(name, kind, what, nullable=not never_null)
+
+
+def _same(one: pa.DataType, other: pa.DataType) -> bool:
+    # Arrow has several types of texts and lists that Polars has one of.
+    first, second = (polars_schema(pa.schema([("", kind)]))[""] for kind in (one, other))
+    return first == second
+
+
+def as_declared(where: str, value: pl.Expr, kind: pa.DataType, table: pa.Schema, name: str) -> pl.Expr:
+    """Return a column of a table in the type that its author has declared, if that holds all values of its own type.
+
+    Raises:
+        Misconfigured: it does not.
+    """
+    if name not in table.names:
+        return value
+    given, wanted = (polars_schema(pa.schema([pa.field(name, one)]))[name] for one in (kind, table.field(name).type))
+    if given == wanted:
+        return value
+    if not _holds(wanted, given):
+        raise Misconfigured(
+            f"{where} is {kind}, and declared as {table.field(name).type}: declare it as {kind}, or compute another column of it"
+        )
+    return value.cast(wanted)
+
+
+def _holds(wider: pl.DataType, kind: pl.DataType) -> bool:
+    if isinstance(wider, pl.Decimal) and isinstance(kind, pl.Decimal):
+        return wider.scale >= kind.scale and wider.precision - wider.scale >= kind.precision - kind.scale
+    return wider in _WIDER.get(kind, ())
+
+
+_WIDER: Mapping[pl.DataType, Sequence[pl.DataType]] = {
+    pl.Int8(): (pl.Int16(), pl.Int32(), pl.Int64(), pl.Float32(), pl.Float64()),
+    pl.Int16(): (pl.Int32(), pl.Int64(), pl.Float32(), pl.Float64()),
+    pl.Int32(): (pl.Int64(), pl.Float64()),
+    pl.Float32(): (pl.Float64(),),
+}
+"""The types that hold all values of a type."""

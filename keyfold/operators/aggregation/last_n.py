@@ -1,7 +1,7 @@
 """Make jobs that aggregate the last n events of each key at each event: moving averages."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,10 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable, of_own_events
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
-from keyfold.operators.aggregation.aggregates import IN_PARTS, Aggregate, require_known, value_type
-from keyfold.operators.aggregation.combined_rows import Aggregates
+from keyfold.operators.aggregation.aggregates import Aggregate
 from keyfold.operators.aggregation.inference import OutputColumns
-from keyfold.operators.aggregation.parts import check_is_number
-from keyfold.operators.aggregation.spans import ranges
-from keyfold.operators.aggregation.trailing_means import Floats, Positions, trailing_means
+from keyfold.operators.aggregation.ranges import Rows
+from keyfold.operators.aggregation.rows_in_order import AggregatesInOrder
 from keyfold.operators.ordering import in_order
 from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import on_time, step_job, tie_columns
@@ -32,9 +30,8 @@ from keyfold.times import micros, to_micros, to_times
 
 REASON = "reason"
 SESSION_START, SESSION_END, N_EVENTS = "session_start", "session_end", "n_events"
-_COUNTED, _IN_PLACE = "#events", ("mean", "first", "last")
 _AT_ONCE = 1_000_000
-"""Number of events of windows that are aggregated at a time; each event is in up to `n` windows."""
+"""Number of events of windows whose values are listed at a time; each event is in up to `n` windows."""
 
 
 @operator()
@@ -71,7 +68,7 @@ def last_n(
         name: the job's name.
         source: the stream, or its `Input`.
         n: number of events in a full window.
-        of: the aggregates by column, as those of `windows`. A mean is NULL if no event has a value; NaN counts as missing.
+        of: the aggregates by column.
         key: the key columns.
         silence: the longest silence of a session, in event time (`"2h"`), or a `Timeout` in processing time.
         from_n: number of events from which a session gives rows; by default `n`.
@@ -104,24 +101,26 @@ def last_n(
         raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
     if from_n is not None and not 1 <= from_n <= n:
         raise Misconfigured(f"job {name}: from_n is {from_n}; it must be 1 at least and at most n, {n}")
-    require_known(name, of, IN_PARTS, "last_n")
     source, key, timeout = as_input(source), names_of(key), as_timeout(f"job {name}: silence", silence)
     events, event_time = source.schema, source.event_time
     output_columns = OutputColumns(name, source, key, of, decided_by=[event_time])
-    table = output_columns.output(output, more=[column(REASON, pa.string(), "WINDOW_FULL, WINDOW_FILLING or TIMEOUT")])
-    sessions = output_columns.table(sessions or _sessions_table(name, events, key))
-    sessions = of_own_events(f"job {name}: sessions", sessions, N_EVENTS)
-    latest = None if latest is None else output_columns.table(latest)
+    reason = column(REASON, pa.string(), "WINDOW_FULL, WINDOW_FILLING or TIMEOUT")
+    table = output_columns.output(output, more=[reason])
+    aggregates = AggregatesInOrder(name, of, source, output_columns.aggregates_in(table), [REASON], operator="last_n")
+    of_key = [events.field(one) for one in key]
+    latest = None if latest is None else output_columns.table(latest, table, [*of_key, reason])
+    sessions = of_own_events(f"job {name}: sessions", sessions or _sessions_table(name, events, key), N_EVENTS)
+    # Of a session there are the aggregates that its events need not be kept for.
+    whole = {
+        one: how
+        for one, how in of.items()
+        if how.counts or (how.joined in ("first", "last") and how.column == event_time)
+    }
+    made = [*of_key, *_sessions_table(name, events, key).schema, reason]
+    sessions = replace(output_columns, of=whole).table(sessions, table, made)
     state = [pa.field(SESSION_START, TIMESTAMP), pa.field(N_EVENTS, pa.int64(), nullable=False)]
-    by_hand = {one: how for one, how in of.items() if how.counts or how.joined in _IN_PLACE}
-    others = {one: how for one, how in of.items() if one not in by_hand}
-    for one, how in by_hand.items():
-        if how.joined == "mean":
-            check_is_number(f"job {name}: {one}", value_type(f"job {name}: {one}", one, how, source, table))
-    sums = Aggregates(name, others, _COUNTED, source, table) if others else None
     window = _LastN(
-        by_hand,
-        sums,
+        aggregates,
         key,
         event_time,
         tie_columns(events, key, event_time),
@@ -158,8 +157,7 @@ class _LastN:
     stands for: 1 if it waits; in a session, the last event has the count of the whole session, and the others 0.
     """
 
-    of: Mapping[str, Aggregate]
-    sums: Aggregates | None
+    aggregates: AggregatesInOrder
     key: tuple[str, ...]
     event_time: str
     ties: list[str]
@@ -181,14 +179,15 @@ class _LastN:
         rows = pl.concat([state.select(coming.columns), coming])
         is_due = (rows[DEADLINE] <= clock.watermark).fill_null(value=False) | is_over
         waits = rows[SESSION_START].is_null() & ~is_due
-        output, ended = empty(self.output), empty(self.sessions.schema)
+        output, side = empty(self.output), dict[str, pl.DataFrame]()
         if is_due.any():
             moved = _Sessions(self, rows.filter(~waits), clock, is_over=is_over)
-            output, ended, rows = moved.rows(), moved.ended(), pl.concat([moved.state(), rows.filter(waits)])
-        side = {self.sessions.name: ended}
-        if self.latest is not None:
-            is_last = pl.any_horizontal(pl.col(one) != pl.col(one).shift(-1) for one in self.key).fill_null(value=True)
-            side[self.latest.name] = output.filter(is_last)
+            written, rows = moved.rows(), pl.concat([moved.state(), rows.filter(waits)])
+            output, side[self.sessions.name] = written.select(self.output.names), moved.ended()
+            if self.latest is not None:
+                is_last = pl.any_horizontal(pl.col(one) != pl.col(one).shift(-1) for one in self.key)
+                newest = written.filter(is_last.fill_null(value=True))
+                side[self.latest.name] = newest.select(self.latest.schema.names)
         return Step(state=self.silence.renew(rows, state, came, self.key, clock), output=output, late=late, side=side)
 
 
@@ -235,10 +234,6 @@ class _Sessions:
         gives_row[self._last[self._closed & (self._n_events < window.from_n)]] = True
         rows = np.flatnonzero(gives_row)
         counted = np.minimum(count[rows], window.n)
-        found = {one: self._events[one].gather(rows) for one in window.key}
-        found |= {name: self._aggregate(one, rows, counted) for name, one in window.of.items()}
-        if window.sums is not None:
-            found |= self._of_events(window.sums, rows, counted).to_dict()
         number = pl.Series(counted)
         reason = (
             pl.when(number == window.n)
@@ -247,24 +242,15 @@ class _Sessions:
             .then(pl.lit("WINDOW_FILLING"))
             .otherwise(pl.lit("TIMEOUT"))
         )
-        return pl.DataFrame(found).with_columns(reason.alias(REASON)).select(window.output.names)
+        keys, aggregates = self._events[rows].select(window.key), self._aggregates(rows - counted + 1, rows)
+        return pl.concat([keys, aggregates], how="horizontal").with_columns(reason.alias(REASON))
 
-    def _aggregate(self, one: Aggregate, rows: Positions, counted: Positions) -> pl.Series:
-        if one.counts:
-            return pl.Series(counted)
-        values = self._events.select(one.value).to_series()
-        if one.joined == "mean":
-            means: Floats = trailing_means(values.cast(pl.Float64).to_numpy(), self._position, self._window.n)
-            return pl.Series(means[rows]).fill_nan(None)
-        return values.gather(rows if one.joined == "last" else rows - counted + 1)
-
-    def _of_events(self, sums: Aggregates, rows: Positions, counted: Positions) -> pl.DataFrame:
-        found, step = list[pl.DataFrame](), _AT_ONCE // self._window.n + 1
-        for start in range(0, max(rows.size, 1), step):
-            last = rows[start : start + step]
-            number, events = ranges(last - counted[start : start + step] + 1, last)
-            found.append(sums.of_events(self._events[events], pl.Series("#window", number)))
-        return pl.concat(found)
+    def _aggregates(self, first: Rows, last: Rows) -> pl.DataFrame:
+        of, is_event = self._window.aggregates, np.ones(self._events.height, dtype=bool)
+        parts = of.parts(self._events, is_event)
+        at_once = _AT_ONCE // self._window.n + 1 if of.lists else max(last.size, 1)
+        several = [slice(start, start + at_once) for start in range(0, max(last.size, 1), at_once)]
+        return pl.concat(of.finished(of.joined(parts, is_event, first[some], last[some])) for some in several)
 
     def state(self) -> pl.DataFrame:
         """Return the events of open sessions that later windows need."""
@@ -289,7 +275,7 @@ class _Sessions:
             pl.Series(self._n_events[self._closed]),
         )
         for name in schema.names:
-            if (one := window.of.get(name)) is not None:
+            if (one := window.aggregates.of.get(name)) is not None:
                 whole = pl.Series(self._n_events) if one.counts else self._starts
                 is_last = one.joined == "last"
                 found[name] = (

@@ -1,85 +1,130 @@
-"""Parts of aggregates: what is kept per group so that more rows can be added in any order, and how an aggregate is made of it.
+"""Parts of aggregates: what is kept per group so that more rows can be added, and how an aggregate is made of them.
 
 | aggregate | parts |
 |---|---|
 | sum of whole numbers and decimals, count, min, max | itself |
 | sum of floats | a scale and three whole numbers, see `_float_sum` |
 | mean | the parts of the sum, and the number of values |
-| first, last | the value, and in common the event time of its event and the columns that order simultaneous ones |
-| count_distinct, quantile, collect | the values, up to a bound |
+| between | the parts of the sum of what each two consecutive events give |
+| falls | those, and the last known value |
+| first, last | the value; in any order also the event time of its event and the columns that order simultaneous ones |
+| distinct, count_distinct, quantile, collect | the values, up to a bound |
+
+All operators have these. Those that take events in any order join the parts of rows by group (`combined_rows`), those that take
+them in order join the parts of consecutive rows (`ranges`).
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column
-from keyfold.errors import Misconfigured
+from keyfold.keyed.rows.codec import plain_float
+from keyfold.operators.aggregation.aggregates import Aggregate, Types
 from keyfold.privacy import ShowableError
 from keyfold.schemas import arrow_type
 from keyfold.stream import TIMESTAMP
 
-_BITS, _LOWEST, _NOT_FINITE = 32, -31, 32
-_UNITS = pl.Series([2.0 ** (_BITS * scale) for scale in range(_LOWEST, _NOT_FINITE)])
+Join = Literal["sum", "min", "max", "first", "last", "last known", "scale", "limb", "sorted", "set", "list"]
+"""How a part of several rows is made of their parts. `sum` is exact, `limb` follows the greatest `scale` of the rows."""
+
+
+class Naming:
+    """Names the columns of parts: by their aggregate, with underscores in front if another column of the job has that name.
+
+    Args:
+        taken: names of other columns.
+        of: the aggregates, each of which may have a part of its own name.
+    """
+
+    def __init__(self, taken: Iterable[str], of: Iterable[str]) -> None:
+        self._taken, self._of = {*taken}, {*of}
+        self._common = dict[str, str]()
+
+    def name(self, aggregate: str, what: str = "") -> str:
+        """Return a name that no other column has."""
+        name = f"{aggregate}{what}"
+        while name in self._taken or (what and name in self._of):
+            name = f"_{name}"
+        self._taken.add(name)
+        return name
+
+    def common(self, what: str) -> str:
+        """Return the name of a column that aggregates have in common."""
+        if what not in self._common:
+            self._common[what] = self.name("", what)
+        return self._common[what]
 
 
 class TooManyValuesError(ShowableError, ArithmeticError):
     """A group has more values than its aggregate keeps."""
 
 
+BITS, LOWEST, HIGHEST = 32, -31, 31
+"""A scale of floats is a power of 2**32; the lowest and the highest of them."""
+
+NOT_FINITE = HIGHEST + 3
+"""The scale of values that are not finite: so high that nothing of another value is added to their numbers."""
+
+_UNITS = pl.Series([2.0 ** (BITS * scale) for scale in range(LOWEST, HIGHEST + 1)])
+
+
 @dataclass(frozen=True)
-class Parts:
-    """The parts of an aggregate.
+class Part:
+    """A column of what is kept of an aggregate.
 
     Attributes:
-        columns: their columns in state.
-        values: their values of one event, by column.
-        sums: columns that are summed exactly.
-        joined: how the others are combined, by column: expressions over the rows of a group.
-        made: the aggregate, an expression over the parts; None if it is its only part.
-        scale: the scale of a sum of floats, whose other parts are `limbs`.
-        kept: the list of values, of which there may be `at_most`.
-        common: columns that several aggregates of a job have together.
+        column: the column of state.
+        value: its value of one event.
+        join: how it is joined.
     """
 
-    columns: Sequence[pa.Field]
-    values: Mapping[str, pl.Expr]
-    sums: Sequence[str] = ()
-    joined: Mapping[str, pl.Expr] = field(default_factory=dict)
-    made: pl.Expr | None = None
-    scale: str = ""
-    limbs: Sequence[str] = ()
-    kept: str = ""
+    column: pa.Field
+    value: pl.Expr
+    join: Join
+
+    @property
+    def name(self) -> str:
+        """The name of the column."""
+        return self.column.name
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What is kept of an aggregate.
+
+    Attributes:
+        parts: the columns.
+        made: the aggregate, an expression over the columns.
+        at_most: how many values a group may have, for those that keep them.
+        order: columns by which first and last rows are found, where events come in any order.
+        in_order: columns that are computed of events in order, before the parts of each, by name.
+        skips: whether the first event of a range gives nothing, since it has no event before it; or the first known one.
+    """
+
+    parts: Sequence[Part]
+    made: pl.Expr
     at_most: int = 0
-    common: Sequence[str] = ()
+    order: Sequence[str] = ()
+    in_order: Mapping[str, pl.Expr] = field(default_factory=dict)
+    skips: Literal["", "first", "first known"] = ""
 
-    def aligned(self, rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-        """Return rows whose sums of floats have the greatest scale of their group, so that they can be added."""
-        if not self.scale:
-            return rows
-        # A join takes half of the time of `max().over(by)`.
-        greatest = rows.group_by(by).agg(pl.col(self.scale).max().alias("#scale"))
-        rows = rows.join(greatest, on=list(by), how="left", nulls_equal=True, maintain_order="left")
-        steps, (high, middle, low) = pl.col("#scale") - pl.col(self.scale), map(pl.col, self.limbs)
-        nothing = pl.lit(0, pl.Int64)
-        return rows.with_columns(
-            pl.when(steps == 0).then(high).otherwise(nothing).alias(self.limbs[0]),
-            pl.when(steps == 0).then(middle).when(steps == 1).then(high).otherwise(nothing).alias(self.limbs[1]),
-            pl.when(steps == 0).then(low).when(steps == 1).then(middle).when(steps == 2).then(high).otherwise(nothing)
-            .alias(self.limbs[2]),
-            pl.col("#scale").alias(self.scale),
-        ).drop("#scale")  # fmt: skip
+    def of(self, *joins: Join) -> list[str]:
+        """The columns that are joined in one of these ways."""
+        return [part.name for part in self.parts if part.join in joins]
 
-    def check(self, groups: pl.DataFrame) -> None:
+    def check(self, name: str, groups: pl.DataFrame) -> None:
         """Check that no group has more values than are kept.
 
         Raises:
             TooManyValuesError: one has.
         """
-        if self.kept:
-            check_number(self.kept.removesuffix("_values"), groups[self.kept].list.len(), self.at_most)
+        if self.at_most:
+            for kept in self.of("sorted", "set", "list"):
+                check_number(name, groups[kept].list.len(), self.at_most)
 
 
 def check_number(name: str, numbers: pl.Series, at_most: int) -> None:
@@ -95,152 +140,177 @@ def check_number(name: str, numbers: pl.Series, at_most: int) -> None:
         )
 
 
-def plain(name: str, value: pl.Expr, joined: str, kind: pa.Field) -> Parts:
-    """A sum of whole numbers or decimals, a minimum or a maximum: its own only part."""
-    if joined == "sum":
-        return Parts([kind], {name: value}, sums=[name])
-    return Parts([kind], {name: value}, joined={name: getattr(pl.col(name), joined)()})
+def parts_of(name: str, one: Aggregate, types: Types, event_time: str, naming: Naming, ties: pa.Schema | None) -> Parts:
+    """Return the parts of an aggregate.
 
-
-def float_sum(name: str, value: pl.Expr, lineage: Collection[str], *, mean: bool) -> Parts:
-    """A sum or mean of floats that does not depend on the order of its rows.
-
-    Each float is cut at fixed powers of 2**32 into three whole numbers, and these are summed exactly. What is more than 64 bits
-    below the greatest value of a group, or below 2**-1056, is left out, wherever it comes. Source: J. Demmel, H. D. Nguyen,
-    "Parallel reproducible summation", IEEE Transactions on Computers 64 (2015), section 4.
+    Args:
+        name, one: the aggregate.
+        types: its types.
+        event_time: the column of event time.
+        naming: names their columns.
+        ties: the columns that order simultaneous events, which come in any order; None if events come in order.
     """
-    scale, count = f"{name}_scale", f"{name}_n"
-    limbs = [f"{name}_sum{part}" for part in range(3)]
-    value = value.cast(pl.Float64)
-    place = pl.lit(_UNITS).search_sorted(value.abs(), side="right").cast(pl.Int64) - 1
-    place = place.clip(lower_bound=0)
-    rest, values = value.abs() / pl.lit(_UNITS).gather(place), list[pl.Expr]()
-    for _ in range(3):
-        values.append((rest.floor() * value.sign()).cast(pl.Int64, strict=False))
-        # Exact, as the remainder of a positive float by 1 is.
-        rest = rest % 1.0 * 2.0**_BITS
-    # Of values that are not finite, their numbers.
-    others = (value == float("inf"), value == float("-inf"), value.is_nan())
-    finite = value.is_finite()
-    total = (pl.col(limbs[0]).cast(pl.Int128) * 2**_BITS + pl.col(limbs[1])) * 2**_BITS + pl.col(limbs[2])
-    unit = pl.lit(_UNITS).gather((pl.col(scale) - _LOWEST).clip(2, _UNITS.len() - 1) - 2)
-    infinite, negative, undefined = (pl.col(limb) > 0 for limb in limbs)
-    # The lowest scales have no unit two below them: there, the sum is scaled twice.
-    below = (2 - (pl.col(scale) - _LOWEST)).clip(0, 2).cast(pl.Float64)
-    made = (
-        pl.when(pl.col(scale) < _NOT_FINITE)
-        .then(total.cast(pl.Float64) * unit * pl.lit(2.0**-_BITS).pow(below))
-        .when(undefined | (infinite & negative))
-        .then(float("nan"))
-        .when(infinite)
-        .then(float("inf"))
-        .when(negative)
-        .then(float("-inf"))
-    )
-    # A group without values has no scale; its sum is 0, as that of whole numbers is, and its mean is NULL.
-    made = made / pl.col(count) if mean else made.fill_null(0.0)
-    described = {
-        scale: "Scale of the sum, a power of 2**32",
-        **dict.fromkeys(limbs, "Part of the sum"),
-        count: "How many values",
-    }
-    return Parts(
-        [column(one, pa.int64(), what, lineage=list(lineage), nullable=True) for one, what in described.items()],
-        {
-            scale: pl.when(finite).then(place + _LOWEST).when(value.is_not_null()).then(_NOT_FINITE),
-            **{
-                limb: pl.when(finite).then(one).otherwise(other.cast(pl.Int64))
-                for limb, one, other in zip(limbs, values, others, strict=True)
-            },
-            count: value.is_not_null().cast(pl.Int64),
-        },
-        joined={scale: pl.col(scale).max(), **{one: pl.col(one).sum() for one in (*limbs, count)}},
-        made=made,
-        scale=scale,
-        limbs=limbs,
-    )
+    value = one.value.cast(types.value) if types.converted else one.value
+    make = _Maker(name, value, types.value, event_time, naming, list(dict.fromkeys(one.value.meta.root_names())))
+    match one.joined:
+        case "sum" | "mean":
+            return make.sum(value, mean=one.joined == "mean")
+        case "between":
+            return make.between()
+        case "falls":
+            return make.falls()
+        case "min" | "max":
+            kept = make.part("", types.value, f"The {one.joined} of the values", value, one.joined)
+            return Parts([kept], pl.col(kept.name))
+        case "first" | "last":
+            return make.first_or_last(one.joined, ties)
+        case "distinct" | "count_distinct" | "quantile" | "collect":
+            return make.values(one, in_order=ties is None)
 
 
-def exact_mean(name: str, value: pl.Expr, kind: pa.DataType, lineage: Collection[str]) -> Parts:
-    """A mean of whole numbers or decimals: their exact sum by their number."""
-    total, count = f"{name}_sum", f"{name}_n"
-    return Parts(
-        [
-            column(total, kind, "Sum of the values", lineage=list(lineage), nullable=True),
-            column(count, pa.int64(), "How many values", lineage=list(lineage), nullable=True),
-        ],
-        {total: value, count: value.is_not_null().cast(pl.Int64)},
-        sums=[total, count],
-        made=pl.when(pl.col(count) > 0).then(pl.col(total).cast(pl.Float64) / pl.col(count)),
-    )
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the parts of an aggregate of this name and value."""
 
+    name: str
+    value: pl.Expr
+    kind: pl.DataType
+    event_time: str
+    naming: Naming
+    lineage: list[str]
 
-def first_or_last(
-    name: str,
-    value: pl.Expr,
-    joined: str,
-    kind: pa.DataType,
-    event_time: str,
-    ties: pa.Schema,
-    lineage: Collection[str],
-) -> Parts:
-    """The value of the first or last event; of simultaneous ones in order of `ties`, missing values first.
+    def part(self, name: str, kind: pl.DataType | pa.DataType, what: str, value: pl.Expr, join: Join) -> Part:
+        described = column(
+            self.naming.name(self.name, name), arrow_type(kind), what, lineage=self.lineage, nullable=True
+        )
+        return Part(described, value, join)
 
-    Events that are equal in all of these must have the same value.
-    """
-    # All of a job take the same event, and have these in common.
-    at, tie = f"{joined}_at", f"{joined}_ties"
-    order = [pl.col(one) for one in (at, tie)]
-    return Parts(
-        [
-            column(name, kind, f"The {joined} value", lineage=list(lineage), nullable=True),
-            column(at, TIMESTAMP, f"Event time of the {joined} value (UTC)", lineage=[event_time], nullable=True),
-            column(tie, pa.struct(list(ties)), "What orders simultaneous events", lineage=ties.names, nullable=True),
-        ],
-        {name: value, at: pl.col(event_time), tie: pl.struct(ties.names)},
-        joined={one: getattr(pl.col(one).sort_by(order, nulls_last=False), joined)() for one in (name, at, tie)},
-        common=(at, tie),
-    )
+    def sum(self, value: pl.Expr, *, mean: bool = False) -> Parts:
+        if self.kind.is_float():
+            return self.float_sum(value, mean=mean)
+        # Exact, in 38 digits or 64 bits.
+        kind = pl.Decimal(38, self.kind.scale) if isinstance(self.kind, pl.Decimal) else pl.Int64()
+        total = self.part(
+            "_sum" if mean else "", kind, "Sum of the values", value if kind == self.kind else value.cast(kind), "sum"
+        )
+        if not mean:
+            return Parts([total], pl.col(total.name))
+        number = self.number(value)
+        average = pl.col(total.name).cast(pl.Float64) / pl.col(number.name)
+        return Parts([total, number], pl.when(pl.col(number.name) > 0).then(average))
 
+    def number(self, value: pl.Expr) -> Part:
+        return self.part("_n", pa.int64(), "How many values", value.is_not_null().cast(pl.Int64), "sum")
 
-def kept_values(
-    name: str,
-    value: pl.Expr,
-    joined: str,
-    kind: pl.DataType,
-    event_time: str,
-    lineage: Collection[str],
-    at_most: int,
-    q: float,
-) -> Parts:
-    """The number of different values, a quantile of them, or all of them in order of event time: of at most so many."""
-    kept = f"{name}_values"
-    if joined == "collect":
-        one = pl.concat_list(pl.struct(at=pl.col(event_time), value=value))
-        kind = pl.Struct({"at": pl.Datetime("us", "UTC"), "value": kind})
-        together, made = pl.col(kept).explode().sort(), pl.col(kept).list.eval(pl.element().struct.field("value"))
-    else:
-        one = pl.concat_list(value)
-        together = pl.col(kept).explode().drop_nulls()
-        together = (together.unique() if joined == "count_distinct" else together).sort()
-        made = pl.col(kept).list.len().cast(pl.Int64)
-        if joined == "quantile":
-            made = pl.col(kept).list.eval(pl.element().cast(pl.Float64).quantile(q, "linear")).list.first()
-    return Parts(
-        [column(kept, arrow_type(pl.List(kind)), "The values", lineage=[*lineage, event_time], nullable=True)],
-        {kept: one},
-        joined={kept: together},
-        made=made,
-        kept=kept,
-        at_most=at_most,
-    )
+    def between(self) -> Parts:
+        pair = self.naming.name(self.name, "_pair")
+        summed = self.sum(pl.col(pair))
+        return replace(summed, in_order={pair: self.value}, skips="first")
 
+    def falls(self) -> Parts:
+        level = self.part("_level", self.kind, "The last known value", self.value, "last known")
+        fall = self.naming.name(self.name, "_fall")
+        summed = self.sum(pl.col(fall))
+        # In 128 bits, since a difference of numbers of 64 bits may overflow; a sum is fitted into its column.
+        known = pl.col(level.name).cast(pl.Int128) if self.kind.is_integer() else pl.col(level.name)
+        before = known.forward_fill().shift()
+        made = pl.when(pl.col(level.name).is_not_null()).then(summed.made)
+        falls = {fall: pl.when(before > known).then(before - known)}
+        return Parts([level, *summed.parts], made, in_order=falls, skips="first known")
 
-def check_is_number(where: str, kind: pl.DataType) -> None:
-    """Check that values can be summed.
+    def float_sum(self, value: pl.Expr, *, mean: bool) -> Parts:
+        """A sum or mean of floats that does not depend on the order of its rows.
 
-    Raises:
-        Misconfigured: they cannot.
-    """
-    if not (kind.is_numeric() or isinstance(kind, pl.Null)):
-        raise Misconfigured(f"{where}: {kind} is no number; give a column or an expression of numbers")
+        Each float is cut at fixed powers of 2**32 into three whole numbers, and these are summed exactly. What is more than 64 bits
+        below the greatest value of a group, or below 2**-1056, is left out, wherever it comes. Source: J. Demmel, H. D. Nguyen,
+        "Parallel reproducible summation", IEEE Transactions on Computers 64 (2015), section 4.
+        """
+        value = value.cast(pl.Float64)
+        place = pl.lit(_UNITS).search_sorted(value.abs(), side="right").cast(pl.Int64) - 1
+        place = place.clip(lower_bound=0)
+        rest, values = value.abs() / pl.lit(_UNITS).gather(place), list[pl.Expr]()
+        for _ in range(3):
+            values.append((rest.floor() * value.sign()).cast(pl.Int64, strict=False))
+            # Exact, as the remainder of a positive float by 1 is.
+            rest = rest % 1.0 * 2.0**BITS
+        # Of values that are not finite, their numbers.
+        others = (value == float("inf"), value == float("-inf"), value.is_nan())
+        finite = value.is_finite()
+        of_scale = pl.when(finite).then(place + LOWEST).when(value.is_not_null()).then(NOT_FINITE)
+        scale = self.part("_scale", pa.int64(), "Scale of the sum, a power of 2**32", of_scale, "scale")
+        limbs = [
+            self.part(
+                f"_sum{number}",
+                pa.int64(),
+                "Part of the sum",
+                pl.when(finite).then(limb).otherwise(other.cast(pl.Int64)),
+                "limb",
+            )
+            for number, (limb, other) in enumerate(zip(values, others, strict=True))
+        ]
+        parts = [scale, *limbs]
+        of_limbs = [pl.col(limb.name) for limb in limbs]
+        total = (of_limbs[0].cast(pl.Int128) * 2**BITS + of_limbs[1]) * 2**BITS + of_limbs[2]
+        unit = pl.lit(_UNITS).gather((pl.col(scale.name) - LOWEST).clip(2, _UNITS.len() - 1) - 2)
+        infinite, negative, undefined = (limb > 0 for limb in of_limbs)
+        # The lowest scales have no unit two below them: there, the sum is scaled twice.
+        below = (2 - (pl.col(scale.name) - LOWEST)).clip(0, 2).cast(pl.Float64)
+        made = (
+            pl.when(pl.col(scale.name) <= HIGHEST)
+            .then(total.cast(pl.Float64) * unit * pl.lit(2.0**-BITS).pow(below))
+            .when(undefined | (infinite & negative))
+            .then(float("nan"))
+            .when(infinite)
+            .then(float("inf"))
+            .when(negative)
+            .then(float("-inf"))
+        )
+        if not mean:
+            # A group without values has no scale; its sum is 0, as that of whole numbers is, and its mean is NULL.
+            return Parts(parts, made.fill_null(0.0))
+        number = self.number(value)
+        return Parts([*parts, number], made / pl.col(number.name))
+
+    def first_or_last(self, join: Literal["first", "last"], ties: pa.Schema | None) -> Parts:
+        """The value of the first or last event; of simultaneous ones in order of `ties`, missing values first.
+
+        Events that are equal in all of these must have the same value.
+        """
+        kept = self.part("", self.kind, f"The {join} value", self.value, join)
+        if ties is None:
+            return Parts([kept], pl.col(kept.name))
+        # All of a job take the same event, and have these in common.
+        time, order = (self.naming.common(f"{join}_{what}") for what in ("at", "ties"))
+        at = column(time, TIMESTAMP, f"Event time of the {join} value (UTC)", lineage=[self.event_time], nullable=True)
+        tied = column(
+            order, pa.struct(list(ties)), "What orders simultaneous events", lineage=ties.names, nullable=True
+        )
+        parts = [kept, Part(at, pl.col(self.event_time), join), Part(tied, pl.struct(ties.names), join)]
+        return Parts(parts, pl.col(kept.name), order=(time, order))
+
+    def values(self, one: Aggregate, *, in_order: bool) -> Parts:
+        """The set of values, their number, a quantile of them, or all of them in order of event time."""
+        value = plain_float(self.value, self.kind) if self.kind.is_float() else self.value
+        kind, listed, join = pl.List(self.kind), pl.concat_list(value), "sorted"
+        if self.kind.is_nested():
+            # Of lists, `concat_list` makes one list of their elements.
+            listed = pl.concat_list(pl.struct(value=value)).list.eval(pl.element().struct.field("value"))
+        if one.joined == "distinct":
+            is_wanted = pl.element().is_not_null() & ~pl.element().is_in(one.ignored)
+            kind, listed, join = self.kind, value.list.eval(pl.element().filter(is_wanted)), "set"
+        elif one.joined == "collect" and in_order:
+            join = "list"
+        elif one.joined == "collect":
+            listed = pl.concat_list(pl.struct(at=pl.col(self.event_time), value=value))
+            kind = pl.List(pl.Struct({"at": pl.Datetime("us", "UTC"), "value": self.kind}))
+        else:
+            listed, join = listed.list.drop_nulls(), "set" if one.joined == "count_distinct" else "sorted"
+        kept = self.part("" if one.joined == "distinct" else "_values", kind, "The values", listed, join)
+        made = pl.col(kept.name)
+        if one.joined == "count_distinct":
+            made = made.list.len().cast(pl.Int64)
+        elif one.joined == "quantile":
+            made = made.list.eval(pl.element().cast(pl.Float64).quantile(one.q, "linear")).list.first()
+        elif join == "sorted":
+            made = made.list.eval(pl.element().struct.field("value"))
+        return Parts([kept], made, one.at_most)

@@ -1,6 +1,6 @@
 """Make jobs that write a row per event: what its key has come to with it, such as a running total or the event's number."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -8,29 +8,28 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import required
-from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input, Source, as_input
 from keyfold.keyed.job.parameters import WindowShape
 from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import DEADLINE, Clock, Step
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Timeout
-from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known, value_type
+from keyfold.operators.aggregation.aggregates import IN_ANY_ORDER, Aggregate
 from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
-from keyfold.operators.aggregation.so_far import values_so_far
-from keyfold.operators.aggregation.spans import sum_type
+from keyfold.operators.aggregation.rows_in_order import AggregatesInOrder
+from keyfold.operators.aggregation.so_far import aggregates_so_far
 from keyfold.operators.ordering import in_order
 from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import optional, step_job
-from keyfold.schemas import Columns, arrow_type, names_of
+from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start, period_starts, to_times
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 _IS_THERE = "#there"
-_KNOWN = ("count", "sum", "mean", "min", "max", "first", "last", "distinct", "count_distinct", "collect")
+_KNOWN = tuple(one for one in IN_ANY_ORDER if one != "quantile")
 
 
 class _Added(NamedTuple):
@@ -63,28 +62,29 @@ def running(
       `window`, an event is late if its window ended before it arrived.
     - **Silent keys**: kept for ever, or until `expiry`; the next event starts anew. In event time the silence is between two
       events. In processing time it is from the run that brought the last event; waiting events are taken first.
-    - **State**: one row per key, and the waiting events. A sum or set of a plain column is kept in that column, so that total
-      and waiting events share it; a row with an event time is a waiting event. `count_distinct` and `collect` keep their values.
+    - **State**: one row per key, and the waiting events. The first sum of whole numbers and the first set of a plain column are kept
+      in that column, so that total and waiting events share it; a row with an event time is a waiting event. `count_distinct` and
+      `collect` keep their values.
     - **`first`, `last` and `collect`** go by this order, so a late event comes after those before it. There is no `quantile`: each
       row would sort all values of its key again. Make a step of your own for it, or take it of `windows`.
 
     Args:
         name: the job's name.
         source: the stream, or its `Input`.
-        of: the aggregates by column: `count`, `sum` and `mean` of whole numbers and decimals, `min`, `max`, `first`, `last`,
-            `distinct`, `count_distinct` or `collect`.
+        of: the aggregates by column: all but `quantile`, `between` and `falls`.
         key: the key columns. With `window`, `window_start` is added to them.
         output: columns of the table: columns of the events, of `of` and of `then`; with `window` also `window_start` and
             `window_end`. By default all of them.
         then: columns computed from the event's columns and the aggregates, which come before an event's column of the same name.
-        latest: a table to upsert with the key's row of state, waiting events included, when an event arrives.
+        latest: a table to upsert when an event arrives, with the aggregates of all events of its key, waiting ones included. It has
+            the key, and any of `of`, and of `then` that is computed of these alone.
         at_once: whether an event's row is written when it arrives, instead of when the watermark has passed it.
         expiry: silence after which a key's state is dropped.
         window: windows of event time in which keys are counted apart; an event of several windows is in each.
         settings: other arguments of `KeyedJob`.
 
     Raises:
-        Misconfigured: an aggregate is none of these, or two need one column of state.
+        Misconfigured: an aggregate is none of these, or does not fit its values; or `latest` has another column.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
@@ -101,7 +101,6 @@ def running(
         >>> harness.batch(sales).tables["spent"].select("user", "n", "in_all").rows()
         [('ann', 1, 4), ('ann', 2, 7)]
     """
-    require_known(name, of, _KNOWN, "running")
     source, key = as_input(source), names_of(key)
     events, event_time = source.schema, source.event_time
     computed = dict(then or {})
@@ -111,39 +110,44 @@ def running(
         source = _in_windows(source, events, window)
     output_columns = OutputColumns(name, source, key, of, computed, decided_by=[event_time])
     table = output_columns.output(output, by=events.names)
-    of, means = means_as_sums(name, of, events.names)
-    own_kinds = _own_kinds(name, of, source, output_columns.aggregates_in(table))
-    kept = {column: column if column in own_kinds else one.column or column for column, one in of.items()}
-    # State has the values of which a row has the number.
-    kept |= {column: f"{column}_values" for column, one in of.items() if one.joined == "count_distinct"}
-    shared = {one: events.field(one) for one in kept.values() if one in events.names}
-    for column, one in of.items():
-        same = [of[other] for other in of if kept[other] == kept[column]]
-        others = [other for other in same if (other.joined, other.ignored) != (one.joined, one.ignored)]
-        if others or (column in own_kinds and kept[column] in shared):
-            raise Misconfigured(f"job {name}: {column} would be kept in {kept[column]}, as another value is; rename it")
-    own = [pa.field(one, own_kinds.get(column, pa.int64())) for column, one in kept.items() if one not in shared]
+    taken = [*key, event_time, DEADLINE, PROCESSING_DEADLINE, WINDOW_START, WINDOW_END]
+    aggregates = AggregatesInOrder(
+        name,
+        of,
+        source,
+        output_columns.aggregates_in(table),
+        taken,
+        operator="running",
+        has=_KNOWN,
+        last_is_kept=False,
+    )
+    kept, shared = _kept_in(of, aggregates, events, (*key, event_time))
+    own = [field for field in aggregates.fields if kept[field.name] not in shared]
     rest = [*own, *optional(events, (*key, *shared)), pa.field(DEADLINE, TIMESTAMP)]
-    columns = pa.schema([*map(events.field, key), *shared.values(), *rest])
+    columns = pa.schema([*map(events.field, key), *map(events.field, shared), *rest])
     columns, waits = columns if expiry is None else expiry.add_column(columns), pl.col(event_time)
-    upserts = () if latest is None else (output_columns.table(latest),)
+    if latest is not None:
+        latest = output_columns.table(latest, table, [events.field(one) for one in key])
+    upserts = () if latest is None else (latest,)
     shown = [computed.get(one, pl.col(one)).alias(one) for one in table.names]
-    step = _Running(of, means, kept, key, event_time, events.names, shown, upserts, at_once, expiry, window).step
+    step = _Running(
+        aggregates, kept, key, event_time, events.names, shown, computed, upserts, at_once, expiry, window
+    ).step
     state = State(columns, events=waits.count(), one_per_key=waits.is_null())
     return step_job(name, source, key, state, step, [Append(table), *upserts], settings)
 
 
 @dataclass(frozen=True)
 class _Running:
-    """The step of `running`; `kept` has the column of state of each aggregate, `columns` are those of events."""
+    """The step of `running`; `kept` has the column of state of each part, `columns` are those of events."""
 
-    of: Mapping[str, Aggregate]
-    means: Mapping[str, pl.Expr]
+    aggregates: AggregatesInOrder
     kept: Mapping[str, str]
     key: tuple[str, ...]
     event_time: str
     columns: list[str]
     shown: list[pl.Expr]
+    then: Mapping[str, pl.Expr]
     latest: tuple[OutputTable, ...]
     at_once: bool
     expiry: Timeout | None
@@ -172,7 +176,7 @@ class _Running:
 
     def _add(self, totals: pl.DataFrame, events: pl.DataFrame) -> _Added:
         """Add events to the rows of their keys, or start anew if the key has expired."""
-        totals = totals.select(*self.key, *dict.fromkeys(self.kept.values()), DEADLINE).with_columns(
+        totals = totals.select(*self.key, *self.kept.values(), DEADLINE).with_columns(
             pl.lit(value=True).alias(_IS_THERE)
         )
         ordered = in_order(events.select(self.columns), self.key, self.event_time)
@@ -181,24 +185,21 @@ class _Running:
         lifetimes = cut_lifetimes(ordered, self.event_time, known[DEADLINE], self.expiry)
         known = known[lifetimes.key_number]
         ordered, goes_on = lifetimes.ordered, pl.Series(lifetimes.goes_on) & known[_IS_THERE].is_not_null()
-        before = known.select(*dict.fromkeys(self.kept.values())).with_columns(pl.when(goes_on).then(pl.all()))
-        values, ends = dict[str, pl.Series](), dict[str, pl.Series]()
-        for column, one in self.of.items():
-            so_far, end = values_so_far(column, one, before[self.kept[column]], goes_on, ordered)
-            values[column] = so_far.alias(column)
-            ends[self.kept[column]] = so_far.gather(ordered.lasts) if end is None else end
+        before = known.select(pl.col(column).alias(part) for part, column in self.kept.items())
+        so_far = aggregates_so_far(self.aggregates, before, goes_on, ordered)
+        ends = so_far.ends.filter(pl.Series(lifetimes.is_latest))
         lasts = ordered.lasts[lifetimes.is_latest]
         due = None
         if self.expiry is not None and self.expiry.in_event_time:
             due = to_times(lifetimes.last[lifetimes.is_latest]) + self.expiry.after
         changed = ordered.events.select(self.key)[lasts].with_columns(
-            *(end.filter(pl.Series(lifetimes.is_latest)).alias(into) for into, end in ends.items()),
+            *(ends[part].cast(totals[column].dtype).alias(column) for part, column in self.kept.items()),
             pl.lit(due, pl.Datetime("us", "UTC")).alias(DEADLINE),
         )
         if self.window is not None:
             changed = changed.with_columns((pl.col(WINDOW_START) + self.window.length).alias(DEADLINE))
         rows = pl.concat([totals.join(changed, on=self.key, how="anti").drop(_IS_THERE), changed])
-        return _Added(ordered.events.with_columns(values.values()).with_columns(**self.means).select(self.shown), rows)
+        return _Added(ordered.events.with_columns(so_far.values).select(self.shown), rows)
 
     def _newest(
         self, totals: pl.DataFrame, waiting: pl.DataFrame, events: pl.DataFrame, table: OutputTable
@@ -206,20 +207,27 @@ class _Running:
         """Return the rows of the keys with new events, waiting events included."""
         keys = events.select(self.key).unique()
         known, held = (rows.join(keys, on=self.key, how="semi") for rows in (totals, waiting))
-        return (self._add(known, held).totals if held.height else known).select(table.schema.names)
+        rows = self._add(known, held).totals if held.height else known
+        parts = rows.select(pl.col(column).alias(part) for part, column in self.kept.items())
+        rows = rows.select(self.key).with_columns(self.aggregates.finished(parts))
+        return rows.select(self.then.get(one, pl.col(one)).alias(one) for one in table.schema.names)
 
 
-def _own_kinds(job: str, of: Mapping[str, Aggregate], source: Input, output: pa.Schema) -> dict[str, pa.DataType]:
-    """Return the types of the aggregates that need a column of state of their own: one of events would not hold them."""
-    kinds: dict[str, pa.DataType] = {}
-    for column, one in of.items():
-        if one.counts or (one.joined == "distinct" and one.column):
-            continue
-        kind = arrow_type(value_type(f"job {job}: {column}", column, one, source, output))
-        kind = sum_type(f"job {job}: {column}", kind) if one.joined == "sum" else kind
-        if kind != pa.int64() or one.joined != "sum":
-            kinds[column] = pa.list_(kind) if one.joined in ("count_distinct", "collect") else kind
-    return kinds
+def _kept_in(
+    of: Mapping[str, Aggregate], aggregates: AggregatesInOrder, events: pa.Schema, but: Collection[str]
+) -> tuple[dict[str, str], list[str]]:
+    """Return the column of state of each part, and the columns of events in which parts are kept.
+
+    The first sum or set of a plain column is kept in that column, which rows that are no events have no other use for.
+    """
+    kept, shared = dict[str, str](), list[str]()
+    for field in aggregates.fields:
+        one = of.get(aggregates.only_parts.get(field.name, ""))
+        column = one.column if one is not None and one.joined in ("sum", "distinct") else ""
+        is_free = column not in ("", *but, *shared) and events.field(column).type == field.type
+        kept[field.name] = column if is_free else field.name
+        shared += [column] if is_free else []
+    return kept, shared
 
 
 def _window_start(event_time: str) -> pa.Field:

@@ -46,7 +46,7 @@ def totals(
         changes: whether what changes is written to `changes.<name>`, for other jobs (`KeyedJob.changes`).
 
     Raises:
-        Misconfigured: a sum is over floats, or a column is not declared.
+        Misconfigured: an aggregate does not fit its values, or `output` has a column that there is not.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
@@ -68,17 +68,12 @@ def totals(
     """
     source, key = as_input(source), names_of(key)
     event_time, counted = source.event_time, counted_by(of, counted)
-    times = [latest] if latest else []
-    table = OutputColumns(name, source, key, of, then or {}).output(output, times=times, counted=counted)
-    sums, by, last = (
-        Aggregates(name, of, counted, source, table),
-        list(key),
-        [pl.col(latest).max()] if latest else [],
-    )
-    # Columns of `then` are computed from these again, so state does not need them.
-    kept = [field for field in table if field.name in (*key, *sums.names, latest)]
-    there = {field.name for field in kept}
-    kept += [field for field in sums.fields if field.name not in there]
+    output_columns = OutputColumns(name, source, key, of, then or {})
+    table = output_columns.output(output, times=[latest] if latest else [], counted=counted)
+    taken = [*key, event_time, *([latest] if latest else [])]
+    sums, by = Aggregates(name, of, counted, source, output_columns.aggregates_in(table), taken), list(key)
+    last = [pl.col(latest).max()] if latest else []
+    kept = [*(field for field in table if field.name in (*key, latest)), *sums.fields]
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:
         return sums.combined(rows, by, pl.col(event_time).max())
@@ -88,11 +83,11 @@ def totals(
         rows = sums.joined(pl.concat([state, came.select(state.columns)]), by, *last).select(state.columns)
         return Step(state=rows, output=sums.finished(rows).with_columns(**then or {}).select(table.names))
 
-    number = pl.col(counted).sum()
+    number = pl.col(sums.counted)
     return counting_job(
         name,
         source,
-        counted,
+        sums.counted,
         derive=sums.derived,
         columns=pa.schema(
             [*(field_of(f"job {name}: output", one, table) for one in key), newest(event_time), *sums.fields]
@@ -100,7 +95,7 @@ def totals(
         combine=combine,
         key=key,
         # True for all rows: each key has one.
-        state=State(pa.schema(kept), events=number, one_per_key=pl.col(counted).is_not_null()),
+        state=State(pa.schema(kept), events=number.sum(), one_per_key=number.is_not_null()),
         step=step,
         tables=[Upsert(table, key, events=pl.lit(0), changes=changes)],
         settings=settings,

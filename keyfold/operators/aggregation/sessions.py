@@ -54,7 +54,7 @@ def sessions(
         counted: the column with the number of events; by default the first `count()`, or `n_events`.
 
     Raises:
-        Misconfigured: `gap` is not positive, a sum is over floats, or `output` lacks `counted`.
+        Misconfigured: `gap` is not positive, or `output` lacks `counted`.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -77,10 +77,12 @@ def sessions(
         raise Misconfigured(f"job {name}: gap is {gap}; it must be longer than nothing")
     counted = counted_by(of, counted)
     times = ("window_start", "window_end")
-    table = OutputColumns(name, source, key, of).output(output, times=times, counted=counted)
+    output_columns = OutputColumns(name, source, key, of)
+    table = output_columns.output(output, times=times, counted=counted)
     if counted not in table.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
-    sums, by = Aggregates(name, of, counted, source, table), list(key)
+    taken = [*key, event_time, DEADLINE, *times]
+    sums, by = Aggregates(name, of, counted, source, output_columns.aggregates_in(table), taken), list(key)
     span = pl.col(event_time).max(), pl.col(START).min()
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:
@@ -114,17 +116,16 @@ def sessions(
         for one, what in ((START, "Event time of the first of them (UTC)"), (DEADLINE, "End of the session (UTC)"))
     )
     rows = [*keyed, newest(event_time), first, *sums.fields]
-    number = pl.col(counted).sum()
     return counting_job(
         name,
         source,
-        counted,
+        sums.counted,
         derive={START: pl.col(event_time), **sums.derived},
         columns=pa.schema(rows),
         combine=combine,
         key=key,
-        state=State(pa.schema([*rows, deadline]), events=number),
+        state=State(pa.schema([*rows, deadline]), events=pl.col(sums.counted).sum()),
         step=step,
-        tables=[Append(table, events=number)],
+        tables=[Append(table, events=pl.col(counted).sum())],
         settings=settings,
     )

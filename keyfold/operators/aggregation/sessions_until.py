@@ -12,13 +12,15 @@ import pyarrow as pa
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import DEADLINE, Clock, Step, StepFunction
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step, StepFunction
 from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
-from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known
+from keyfold.operators.aggregation.aggregates import Aggregate
 from keyfold.operators.aggregation.inference import OutputColumns
-from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, ranges, span_columns
+from keyfold.operators.aggregation.ranges import Rows, ranges
+from keyfold.operators.aggregation.rows_in_order import AggregatesInOrder
+from keyfold.operators.aggregation.spans import Spans, count_and_start, span_columns
 from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import step_job
 from keyfold.schemas import Columns, check_condition, names_of
@@ -26,7 +28,6 @@ from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, micros, to_micros, to_times
 
 CLOSED_AT = "closed_at"
-SESSION_AGGREGATES = ("count", "first", "last", "sum", "mean", "min", "max", "between")
 
 
 @operator()
@@ -59,8 +60,7 @@ def sessions_until(
     Args:
         name: the job's name.
         source: the stream, or its `Input`.
-        of: the aggregates by column: one `count`, and `first`, `last`, `sum`, `mean`, `min`, `max` and `between`. One is the
-            first event time.
+        of: the aggregates by column. One is `count()`, and one the first event time.
         until: condition on an event that ends its session; NULL is false.
         key: the key columns.
         output: columns of the table: the key, any of `of`, and those of `then`; by default all.
@@ -72,7 +72,7 @@ def sessions_until(
         settings: other arguments of `KeyedJob`.
 
     Raises:
-        Misconfigured: `of` has another aggregate, no count, or no first event time.
+        Misconfigured: `of` has no count, or no first event time; or an aggregate does not fit its values.
 
     Example:
         >>> from datetime import UTC
@@ -98,21 +98,25 @@ def sessions_until(
     check_condition(f"job {name}: until", until, events)
     output_columns = OutputColumns(name, source, key, of, then or {}, decided_by=until.meta.root_names())
     table = output_columns.output(output)
-    selected = [(output_columns.table(one), where) for one, where in selected]
-    of, means = means_as_sums(name, of, events.names)
     counted, start = count_and_start(name, of, event_time)
-    require_known(name, of, SESSION_AGGREGATES, "sessions_until")
-    stretch = pa.schema(span_columns(name, of, source, key, output_columns, table))
+    taken = [CLOSED_AT, DEADLINE, PROCESSING_DEADLINE]
+    aggregates = AggregatesInOrder(
+        name, of, source, output_columns.aggregates_in(table), taken, operator="sessions_until"
+    )
+    of_key = [events.field(one) for one in key]
+    selected = [(output_columns.table(one, table, of_key), where) for one, where in selected]
+    stretch = pa.schema(span_columns(aggregates, events, key))
     state = pa.schema([*stretch, pa.field(CLOSED_AT, TIMESTAMP), pa.field(DEADLINE, TIMESTAMP)])
+    counts, starts = aggregates.column(counted), aggregates.column(start)
     rides = _Sessions(
-        name, of, until, key, event_time, counted, start, stretch, timeout.add_column(state), events, table,
-        timeout, closed_for, at_once, means, then or {}, selected,
+        name, aggregates, until, key, event_time, counts, starts, stretch, timeout.add_column(state), events, table,
+        timeout, closed_for, at_once, then or {}, selected,
     )  # fmt: skip
-    number = pl.col(counted).sum()
+    number = pl.col(counts).sum()
     # A key has one row of passed events, or one of a closed session, beside any number of waiting events.
-    one_per_key = pl.col(start).is_not_null() | pl.col(CLOSED_AT).is_not_null()
+    one_per_key = pl.col(starts).is_not_null() | pl.col(CLOSED_AT).is_not_null()
     kept, tables = State(rides.state, events=number, one_per_key=one_per_key), [one for one, _ in selected]
-    return step_job(name, source, key, kept, rides, [Append(table, events=number), *tables], settings)
+    return step_job(name, source, key, kept, rides, [Append(table, events=pl.col(counted).sum()), *tables], settings)
 
 
 class _Rules(NamedTuple):
@@ -154,7 +158,7 @@ class _Sessions:
     """
 
     name: str
-    of: Mapping[str, Aggregate]
+    aggregates: AggregatesInOrder
     until: pl.Expr
     key: tuple[str, ...]
     event_time: str
@@ -167,7 +171,6 @@ class _Sessions:
     silence: Timeout
     closed_for: timedelta
     at_once: bool
-    means: Mapping[str, pl.Expr]
     then: Mapping[str, pl.Expr]
     selected: Sequence[tuple[OutputTable, pl.Expr]]
     watermark_delay: timedelta = timedelta(0)
@@ -198,13 +201,14 @@ class _Sessions:
         ordered = _Ordered(self, pl.concat([going_on.select(stretch), self.single(on_time)]), rules)
         others = pl.concat([ordered.keys, markers.select(self.key)]).unique()
         cut = ordered.cut()
-        output = cut.closed.with_columns(**self.means).with_columns(**self.then).select(self.output.names)
+        closed = cut.closed.with_columns(**self.then)
         markers = self._markers(markers, cut.closed)
         markers = markers.with_columns((pl.col(CLOSED_AT) + self.closed_for).alias(DEADLINE))
         still_open = self.silence.renew(cut.still_open, going_on, on_time, self.key, clock)
         kept = [empty(self.state), still_open, markers.filter(pl.col(DEADLINE) > clock.watermark), added]
         late = [events.filter(is_late), cut.late.select(self.events.names)]
-        side = {table.name: output.filter(where) for table, where in self.selected}
+        side = {table.name: closed.filter(where).select(table.schema.names) for table, where in self.selected}
+        output = closed.select(self.output.names)
         return Step(add=pl.concat(kept, how="diagonal"), drop=others, output=output, late=pl.concat(late), side=side)
 
     def _only_lengthened(self, going_on: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> pl.DataFrame:
@@ -212,11 +216,12 @@ class _Sessions:
         if not self.silence.in_event_time:
             return events.select(self.key).clear()
         # The first row of a session has its deadline.
-        heads = going_on.filter(pl.col(DEADLINE) > clock.watermark).select(*self.key, since=self.event_time)
+        since = pl.col(self.event_time).alias("#since")
+        heads = going_on.filter(pl.col(DEADLINE) > clock.watermark).select(*self.key, since)
         if not heads.height:
             return heads.select(self.key)
         known = events.join(heads, on=self.key, how="left")
-        ends = self.until.fill_null(value=False) | (pl.col(self.event_time) < pl.col("since"))
+        ends = self.until.fill_null(value=False) | (pl.col(self.event_time) < pl.col("#since"))
         return heads.select(self.key).join(known.filter(ends), on=self.key, how="anti")
 
     def single(self, events: pl.DataFrame) -> pl.DataFrame:
@@ -246,7 +251,9 @@ class _Ordered:
 
     def __init__(self, sessions: _Sessions, stretches: pl.DataFrame, rules: _Rules) -> None:
         self._sessions, self._rules = sessions, rules
-        self._spans = Spans(sessions.of, stretches, sessions.key, sessions.event_time, sessions.events, sessions.start)
+        self._spans = Spans(
+            sessions.aggregates, stretches, sessions.key, sessions.event_time, sessions.events, sessions.start
+        )
         ordered = self._spans.ordered
         self._rows, self._starts, self._lasts = ordered.events, ordered.starts, ordered.lasts
         self._time = to_micros(self._rows[sessions.event_time])
@@ -293,8 +300,10 @@ class _Ordered:
 
     def _summed(self, first: Rows, last: Rows, closed_at: pl.Series) -> pl.DataFrame:
         """Build one row per closed session."""
-        values = {**self._spans.aggregates(first, last), **self._spans.lasts(last), CLOSED_AT: closed_at}
-        return self._rows[first].select(self._sessions.key).with_columns(**values)
+        keys = self._rows[first].select(self._sessions.key)
+        return pl.concat([keys, self._spans.aggregates(first, last)], how="horizontal").with_columns(
+            closed_at.alias(CLOSED_AT)
+        )
 
     def _folded(self, first: Rows, last: Rows, deadline: pl.Series) -> pl.DataFrame:
         """Return the rows of open sessions: passed events summed up in one row, the others unchanged."""
@@ -305,14 +314,15 @@ class _Ordered:
         kept = self._spans.whole(rows)
         heads = np.flatnonzero(np.diff(session, prepend=-1))
         is_longer = head > first
-        values = self._spans.aggregates(first[is_longer], head[is_longer])
+        joined = self._spans.joined(first[is_longer], head[is_longer])
         # Not by `scatter`, which Polars lacks for lists and structs.
         taken = np.arange(kept.height)
         taken[heads[is_longer]] = kept.height + np.arange(np.count_nonzero(is_longer))
         return kept.with_columns(
             *(
-                pl.concat([kept[name], of_first.cast(kept[name].dtype)]).gather(taken)
-                for name, of_first in values.items()
+                pl.concat([kept[name], joined[name].cast(kept[name].dtype)]).gather(taken)
+                for name in joined.columns
+                if name in kept.columns
             ),
             pl.Series(DEADLINE, [None], pl.Datetime("us", "UTC"))
             .new_from_index(0, kept.height)

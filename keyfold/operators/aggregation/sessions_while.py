@@ -11,18 +11,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from keyfold.columns import plain_columns
-from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import DEADLINE, Clock, Step
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable, of_own_events
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
-from keyfold.operators.aggregation.aggregates import Aggregate, means_as_sums, require_known
+from keyfold.operators.aggregation.aggregates import Aggregate
 from keyfold.operators.aggregation.inference import OutputColumns
-from keyfold.operators.aggregation.sessions_until import SESSION_AGGREGATES
-from keyfold.operators.aggregation.spans import Rows, Spans, count_and_start, ranges, span_columns
+from keyfold.operators.aggregation.ranges import Rows, ranges
+from keyfold.operators.aggregation.rows_in_order import AggregatesInOrder
+from keyfold.operators.aggregation.spans import Spans, count_and_start, span_columns
 from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import on_time, step_job, waiting
 from keyfold.schemas import Columns, check_condition, names_of
@@ -68,8 +68,7 @@ def sessions_while(
     Args:
         name: the job's name.
         source: the stream, or its `Input`.
-        of: the aggregates by column: one `count`, and `first`, `last`, `between`, `falls`, `sum`, `mean`, `min` or `max`. One
-            is the first event time.
+        of: the aggregates by column. One is `count()`, and one the first event time.
         while_: the condition of an event; NULL is false.
         pause: event time without the condition that ends a session.
         key: the key columns.
@@ -81,7 +80,7 @@ def sessions_while(
         settings: other arguments of `KeyedJob`.
 
     Raises:
-        Misconfigured: `of` has another aggregate, not one count, or no first event time.
+        Misconfigured: `of` has not one count, or no first event time; or an aggregate does not fit its values.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -104,51 +103,37 @@ def sessions_while(
     source, key, pause = as_input(source), names_of(key), as_duration(f"job {name}: pause", pause)
     events, event_time = source.schema, source.event_time
     check_condition(f"job {name}: while_", while_, events)
-    require_known(name, of, (*SESSION_AGGREGATES, "falls"), "sessions_while")
-    _check_falls(name, of)
     counted, start = count_and_start(name, of, event_time)
     number = pl.col(counted).sum()
     output_columns = OutputColumns(name, source, key, of, then or {}, decided_by=while_.meta.root_names())
-    table = output_columns.output(output, hidden=plain_columns(pa.bool_(), HOLDS, ENDED))
-    between = output_columns.table(between or Append(table, name=f"{name}_between"))
-    between = of_own_events(f"job {name}: between", between, counted)
-    of, means = means_as_sums(name, of, events.names)
-    state = pa.schema(
-        [*span_columns(name, of, source, key, output_columns, table), (HOLDS, pa.bool_()), (DEADLINE, TIMESTAMP)]
+    flags = plain_columns(pa.bool_(), HOLDS, ENDED)
+    table = output_columns.output(output, hidden=flags)
+    aggregates = AggregatesInOrder(
+        name,
+        of,
+        source,
+        output_columns.aggregates_in(table),
+        [HOLDS, ENDED, DEADLINE, PROCESSING_DEADLINE],
+        operator="sessions_while",
     )
+    between = between or Append(table, name=f"{name}_between")
+    between = output_columns.table(between, table, [*map(events.field, key), *flags])
+    between = of_own_events(f"job {name}: between", between, counted)
+    counts, starts = aggregates.column(counted), aggregates.column(start)
+    state = pa.schema([*span_columns(aggregates, events, key), (HOLDS, pa.bool_()), (DEADLINE, TIMESTAMP)])
     journeys = _While(
-        of, while_, pause, key, event_time, counted, start, events, state, table, timeout, between, means, then or {}
+        aggregates, while_, pause, key, event_time, counts, starts, events, state, table, timeout, between, then or {}
     )
     # A key has one row of what has passed, beside any number of events.
-    kept = State(timeout.add_column(state), events=number, one_per_key=pl.col(start).is_not_null())
+    kept = State(timeout.add_column(state), events=pl.col(counts).sum(), one_per_key=pl.col(starts).is_not_null())
     return step_job(name, source, key, kept, journeys.step, [Append(table, events=number), between], settings)
-
-
-def _check_falls(job: str, of: Mapping[str, Aggregate]) -> None:
-    """Check that a column whose last known value is kept has no other use in which its last value counts, known or not."""
-    kept = {name: one.value.meta.root_names() for name, one in of.items() if one.joined == "falls"}
-    for name, roots in kept.items():
-        if len(roots) != 1:
-            raise Misconfigured(
-                f"job {job}: {name} falls by {', '.join(roots) or 'no column'}; make one column with `derive`"
-            )
-        used = [
-            one
-            for one, how in of.items()
-            if how.joined in ("last", "between") and roots[0] in how.value.meta.root_names()
-        ]
-        if used:
-            raise Misconfigured(
-                f"job {job}: {name} keeps the last known {roots[0]}, and {', '.join(used)} the last, known or not: give one of them "
-                f"another column, as of `derive(other=pl.col({roots[0]!r}))`"
-            )
 
 
 @dataclass(frozen=True)
 class _While:
     """The step of `sessions_while`. A row of state is an event, or has a `start` and stands for all that has passed of a key."""
 
-    of: Mapping[str, Aggregate]
+    aggregates: AggregatesInOrder
     while_: pl.Expr
     pause: timedelta
     key: tuple[str, ...]
@@ -160,7 +145,6 @@ class _While:
     output: pa.Schema
     silence: Timeout
     between: OutputTable
-    means: Mapping[str, pl.Expr]
     then: Mapping[str, pl.Expr]
 
     def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
@@ -191,7 +175,7 @@ class _Cut:
 
     def __init__(self, job: _While, rows: pl.DataFrame, clock: Clock, *, is_over: bool = False) -> None:
         self._job = job
-        self._spans = Spans(job.of, rows, job.key, job.event_time, job.events, job.start)
+        self._spans = Spans(job.aggregates, rows, job.key, job.event_time, job.events, job.start)
         self._rows, begins_key = self._spans.ordered.events, self._spans.ordered.begins_key
         time, watermark, pause = to_micros(self._rows[job.event_time]), micros(clock.watermark), micros(job.pause)
         holds = self._rows.with_columns(job.while_.fill_null(value=False).alias(HOLDS))[HOLDS].to_numpy().copy()
@@ -231,12 +215,11 @@ class _Cut:
         first, until = self._first[parts], self._until[parts]
         used = {column: how for column, how in self._job.then.items() if column in schema.names}
         needed = {*schema.names, *(name for how in used.values() for name in how.meta.root_names())}
-        means = {column: how for column, how in self._job.means.items() if column in needed}
-        needed.update(name for how in means.values() for name in how.meta.root_names())
-        values = self._spans.aggregates(first, until, self._last[parts], needed) | self._spans.lasts(until)
-        values[ENDED] = pl.Series(self._is_ended_by_event[parts])
-        rows = self._rows[first].select(self._job.key).with_columns(pl.lit(holds).alias(HOLDS), **values)
-        return rows.with_columns(**means).with_columns(**used).select(schema.names)
+        aggregates = self._spans.aggregates(first, until, self._last[parts], needed)
+        is_ended = pl.Series(ENDED, self._is_ended_by_event[parts])
+        rows = pl.concat([self._rows[first].select(self._job.key), aggregates], how="horizontal")
+        rows = rows.with_columns(pl.lit(holds).alias(HOLDS), is_ended)
+        return rows.with_columns(**used).select(schema.names)
 
     def still_open(self) -> pl.DataFrame:
         """Return one row per key of what has passed, and the events that may be a pause of its session."""
@@ -245,16 +228,12 @@ class _Cut:
         may_be_pause = np.append(False, is_open[:-1] & self._holds[:-1] & (self._until > self._last)[:-1])
         kept, pauses = np.flatnonzero(is_open & ~may_be_pause), np.flatnonzero(is_open & may_be_pause)
         first, last = self._first[kept], self._last[kept]
-        heads = self._spans.whole(last).with_columns(
-            **self._spans.aggregates(first, last),
+        heads = self._spans.whole(last)
+        joined = self._spans.joined(first, last)
+        heads = heads.with_columns(
+            *(joined[name].cast(heads[name].dtype) for name in joined.columns if name in heads.columns),
             **{HOLDS: pl.Series(self._holds[kept]), DEADLINE: self._deadline.gather(kept)},
         )
-        for one in self._job.of.values():
-            if one.joined == "falls":
-                # The last reading that is known, from which the next one may fall.
-                (name,) = one.value.meta.root_names()
-                known = self._spans.last_known(one, first, last)
-                heads = heads.with_columns(self._rows[name].gather(known.set(known < 0, None)).alias(name))
         _, rows = ranges(self._first[pauses], self._last[pauses])
         return pl.concat(
             [heads, self._spans.whole(rows).with_columns(pl.lit(None, pl.Datetime("us", "UTC")).alias(DEADLINE))]

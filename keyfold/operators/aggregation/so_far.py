@@ -1,75 +1,77 @@
 """What aggregates have come to at each event of a key, after all events before it; for `running`."""
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from keyfold.keyed.rows.exact_sums import fitted, units
-from keyfold.operators.aggregation.aggregates import Aggregate
 from keyfold.operators.aggregation.parts import check_number
-from keyfold.operators.aggregation.spans import ranges
+from keyfold.operators.aggregation.ranges import ranges
+from keyfold.operators.aggregation.rows_in_order import AggregatesInOrder
 from keyfold.operators.ordering import Ordered
 
-_HIGHEST = {"min": pl.min_horizontal, "max": pl.max_horizontal}
+
+class SoFar(NamedTuple):
+    """The aggregates at each event, and their parts at the end of each lifetime."""
+
+    values: pl.DataFrame
+    ends: pl.DataFrame
 
 
-def values_so_far(
-    name: str, one: Aggregate, before: pl.Series, goes_on: pl.Series, ordered: Ordered
-) -> tuple[pl.Series, pl.Series | None]:
-    """Return the aggregate at each event, and what state keeps of each lifetime if that is not its last value.
+def aggregates_so_far(
+    aggregates: AggregatesInOrder, before: pl.DataFrame, goes_on: pl.Series, ordered: Ordered
+) -> SoFar:
+    """Return the aggregates at each event.
 
     Args:
-        name, one: the aggregate.
-        before: what each lifetime had before its first event.
+        aggregates: the aggregates.
+        before: the parts that each lifetime had before its first event.
         goes_on: whether it had any.
         ordered: the events, by lifetime.
+
+    Raises:
+        TotalTooLargeError: a sum overflows its column.
+        TooManyValuesError: a key has more values than are kept.
     """
-    events, number = ordered.events, ordered.key_number
-    values = events.select(one.value).to_series()
-    if one.joined == "distinct":
-        return _sets(before, values, one.ignored, ordered), None
-    if one.joined == "count_distinct":
-        return _numbers(name, before, values, one.at_most, ordered)
-    if one.joined == "collect":
-        return _lists(name, before, values, one.at_most, ordered), None
-    if one.joined == "first":
-        return before.zip_with(goes_on, values.gather(ordered.starts).cast(before.dtype)).gather(number), None
-    if one.joined == "last":
-        return values.cast(before.dtype), None
-    return _totals(one, before, ordered), None
+    events, starts, number = ordered.events, ordered.starts, ordered.key_number
+    parts = aggregates.parts(events, np.ones(events.height, dtype=bool))
+    lists = dict[str, tuple[pl.Series, pl.Series]]()
+    for name, (column, join, at_most) in aggregates.lists.items():
+        earlier = before[column].set(~goes_on, None)
+        if join == "list":
+            so_far = _lists(name, earlier, parts[column], at_most, ordered)
+            lists[name] = so_far, so_far.gather(ordered.lasts)
+        elif aggregates.of[name].joined == "distinct":
+            so_far = _sets(earlier, parts[column], ordered)
+            lists[name] = so_far, so_far.gather(ordered.lasts)
+        else:
+            lists[name] = _numbers(name, earlier, parts[column], at_most, ordered)
+    # A row with what was before comes first in its lifetime.
+    had = goes_on.to_numpy()
+    shift = np.cumsum(had)
+    place = np.arange(events.height) + shift[number]
+    before = before.select(parts.columns)
+    rows = pl.concat([before.filter(goes_on), parts.cast(before.schema)])
+    order = np.empty(rows.height, np.intp)
+    order[(starts + shift - 1)[had]] = np.arange(had.sum())
+    order[place] = np.arange(events.height) + had.sum()
+    is_event = np.ones(rows.height, dtype=bool)
+    is_event[(starts + shift - 1)[had]] = False
+    first = (starts + shift - had)[number]
+    others = [name for name in aggregates.of if name not in lists]
+    joined = aggregates.joined(rows[order], is_event, first, place, only=others)
+    values = {**aggregates.finished(joined).to_dict(), **{name: of for name, (of, _) in lists.items()}}
+    ends = {part: joined[part].gather(ordered.lasts) for part in joined.columns}
+    ends |= {aggregates.lists[name].column: end for name, (_, end) in lists.items()}
+    return SoFar(pl.DataFrame(values), pl.DataFrame(ends))
 
 
-def _totals(one: Aggregate, before: pl.Series, ordered: Ordered) -> pl.Series:
-    """Return the count, sum, minimum or maximum at each event."""
-    events, number = ordered.events, ordered.key_number
-    if one.counts:
-        # Every event counts: its place, from 1.
-        first = before.fill_null(0).to_numpy() + 1 - ordered.starts
-        return pl.Series(np.arange(events.height) + first[number])
-    if one.joined in _HIGHEST:
-        values = events.with_columns(one.value.alias("#value"), pl.Series("#number", number))
-        so_far = getattr(pl.col("#value"), f"cum_{one.joined}")().forward_fill().over("#number")
-        both = values.select(so_far, before.gather(number).alias("#before"))
-        return both.select(_HIGHEST[one.joined](both.columns)).to_series()
-    # In 128 bits, since running sums of 64 bits wrap around.
-    delta, before_first = (
-        rows.select(units(how).fill_null(0)).to_series()
-        for rows, how in ((events, one.value), (before.to_frame(), pl.all()))
-    )
-    running = delta.cum_sum()
-    # A running sum over all keys, less its value before each key's first event.
-    began = before_first - (running - delta).gather(ordered.starts)
-    totals = running + began.gather(number)
-    return fitted(totals.alias(before.name), before.dtype)
-
-
-def _sets(before: pl.Series, lists: pl.Series, ignored: tuple[Any, ...], ordered: Ordered) -> pl.Series:
+def _sets(before: pl.Series, lists: pl.Series, ordered: Ordered) -> pl.Series:
     """Return the sorted set of elements at each event; `before` has the set before the first.
 
     A new set is built only where an element is seen for the first time; events refer to their set.
     """
-    first = _first_seen(before, lists, ordered, ~pl.col("element").is_in(ignored))
+    first = _first_seen(before, lists, ordered)
     begins = ordered.begins_key
     begins[first["row"].to_numpy()] = True
     set_number = np.cumsum(begins) - 1
@@ -87,7 +89,7 @@ def _sets(before: pl.Series, lists: pl.Series, ignored: tuple[Any, ...], ordered
     return every_set["element"].fill_null([]).gather(set_number)
 
 
-def _first_seen(before: pl.Series, lists: pl.Series, ordered: Ordered, counts: pl.Expr | None = None) -> pl.DataFrame:
+def _first_seen(before: pl.Series, lists: pl.Series, ordered: Ordered) -> pl.DataFrame:
     """Return each `element` of each lifetime (`key`) with the `row` from which it is known; those before are from the first."""
     listed = pl.concat(
         [
@@ -96,16 +98,15 @@ def _first_seen(before: pl.Series, lists: pl.Series, ordered: Ordered, counts: p
         ]
     )
     known = listed.explode("element").drop_nulls("element")
-    known = known if counts is None else known.filter(counts)
     return known.group_by("key", "element").agg(pl.col("row").min())
 
 
 def _numbers(
-    name: str, before: pl.Series, values: pl.Series, at_most: int, ordered: Ordered
+    name: str, before: pl.Series, lists: pl.Series, at_most: int, ordered: Ordered
 ) -> tuple[pl.Series, pl.Series]:
     """Return the number of different values at each event, and all of them at the end of each lifetime."""
-    first = _first_seen(before, _of_lists(values, before).reshape((-1, 1)).arr.to_list(), ordered)
-    new = np.bincount(first["row"].to_numpy(), minlength=values.len())
+    first = _first_seen(before, lists, ordered)
+    new = np.bincount(first["row"].to_numpy(), minlength=lists.len())
     so_far = np.cumsum(new)
     numbers = so_far - (so_far - new)[ordered.starts][ordered.key_number]
     sets = first.sort("key", "element").group_by("key", maintain_order=True).agg("element")
@@ -115,20 +116,14 @@ def _numbers(
     return pl.Series(numbers, dtype=pl.Int64), kept
 
 
-def _of_lists(values: pl.Series, lists: pl.Series) -> pl.Series:
-    return values.cast(lists.dtype.inner) if isinstance(lists.dtype, pl.List) else values
-
-
-def _lists(name: str, before: pl.Series, values: pl.Series, at_most: int, ordered: Ordered) -> pl.Series:
+def _lists(name: str, before: pl.Series, lists: pl.Series, at_most: int, ordered: Ordered) -> pl.Series:
     """Return the values up to each event, in order."""
     number, had = ordered.key_number, before.list.len().fill_null(0).to_numpy().astype(np.intp)
-    length = had[number] + np.arange(values.len()) - ordered.starts[number] + 1
+    length = had[number] + np.arange(lists.len()) - ordered.starts[number] + 1
     check_number(name, pl.Series(length), at_most)
-    earlier = (
-        pl.DataFrame({"key": np.arange(before.len()), "value": before}).filter(pl.Series(had > 0)).explode("value")
-    )
-    every = pl.concat([earlier, pl.DataFrame({"key": number, "value": _of_lists(values, before)})])
+    earlier = pl.DataFrame({"key": np.arange(before.len()), "value": before}).filter(pl.Series(had > 0))
+    every = pl.concat([earlier, pl.DataFrame({"key": number, "value": lists})]).explode("value")
     begins = ordered.starts + np.cumsum(had) - had
     event, place = ranges(begins[number], begins[number] + length - 1)
-    lists = pl.DataFrame({"event": event, "value": every.sort("key", maintain_order=True)["value"].gather(place)})
-    return lists.group_by("event", maintain_order=True).agg("value")["value"]
+    values = pl.DataFrame({"event": event, "value": every.sort("key", maintain_order=True)["value"].gather(place)})
+    return values.group_by("event", maintain_order=True).agg("value")["value"]

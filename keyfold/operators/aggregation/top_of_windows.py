@@ -15,7 +15,7 @@ from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
-from keyfold.operators.aggregation.aggregates import COUNTED, IN_PARTS, Aggregate, readable, require_known
+from keyfold.operators.aggregation.aggregates import COUNTED, IN_ANY_ORDER, Aggregate, readable, require_known
 from keyfold.operators.aggregation.chosen_rows import RANK
 from keyfold.operators.aggregation.combined_rows import Aggregates, counting_job, newest
 from keyfold.operators.aggregation.inference import OutputColumns
@@ -69,7 +69,7 @@ def top_of_windows(
         settings: other arguments of `KeyedJob`.
 
     Raises:
-        Misconfigured: `n` is less than 1, or a sum is over floats.
+        Misconfigured: `n` is less than 1, or `highest` is no aggregate that has an order.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -90,8 +90,8 @@ def top_of_windows(
         raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
     source, by, length = as_input(source), names_of(by), as_duration(f"job {name}: length", length)
     event_time = source.event_time
-    require_known(name, of, IN_PARTS)
-    if highest not in of or of[highest].joined == "collect":
+    require_known(name, of, IN_ANY_ORDER)
+    if highest not in of or of[highest].joined in ("collect", "distinct"):
         raise Misconfigured(
             f"job {name}: highest is {highest!r}; it must be an aggregate that has an order{nearest(highest, list(of))}"
         )
@@ -99,14 +99,23 @@ def top_of_windows(
     output_columns = OutputColumns(name, source, (), of, then or {}, {RANK: [*ranking, *by], GROUPS: by})
     place = column(RANK, pa.int64(), "Place among the groups of the window, from 1", nullable=False)
     table = output_columns.output(output, by=by, times=(START, END), more=[place])
+    number = column(GROUPS, pa.int64(), "How many groups", nullable=False)
+    times = [pa.field(one, TIMESTAMP) for one in (START, END)]
     if whole is None:
-        number = column(GROUPS, pa.int64(), "How many groups", nullable=False)
         all_of = replace(output_columns, then={}).output(
             None, by=(), times=(START, END), counted=counted, more=[number]
         )
+        declared = output_columns.aggregates_in(table)
+        all_of = pa.schema([declared.field(one.name) if one.name in declared.names else one for one in all_of])
         whole = Append(all_of, name=f"{name}_windows", events=pl.col(counted).sum())
-    whole, latest = output_columns.table(whole), None if latest is None else output_columns.table(latest)
-    sums, groups, end = Aggregates(name, of, counted, source, table), [START, *by], pl.col(START) + length
+    whole = output_columns.table(whole, table, [*times, number], counted=counted)
+    if latest is not None:
+        of_groups = [field_of(f"job {name}: by", one, readable(source)) for one in by]
+        own = [*times, *of_groups, place, pa.field(IS_OPEN, pa.bool_())]
+        latest = output_columns.table(latest, table, own, counted=counted)
+    taken = [START, *by, event_time, DEADLINE, END, RANK, IS_OPEN, GROUPS]
+    sums = Aggregates(name, of, counted, source, output_columns.aggregates_in(table), taken)
+    groups, end = [START, *by], pl.col(START) + length
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:
         return sums.combined(rows, groups, pl.col(event_time).max())
@@ -116,12 +125,12 @@ def top_of_windows(
         was_over, is_over = end <= clock.previous_watermark, end <= clock.watermark
         came = events.filter(~was_over)
         columns = [*groups, *sums.names]
-        rows = sums.finished(sums.joined(pl.concat([state.select(columns), came.select(columns)]), groups))
+        rows = sums.joined(pl.concat([state.select(columns), came.select(columns)]), groups)
         # Of open windows too: their totals are refused as soon as they do not fit.
         totals = sums.finished(sums.joined(rows, [START], pl.len().cast(pl.Int64).alias(GROUPS))).sort(START)
         still_open = rows.filter(~is_over)
         changed = still_open.join(came.select(START).unique(), on=START, how="semi")
-        final, interim = ranked(rows.filter(is_over)), ranked(changed)
+        final, interim = ranked(sums.finished(rows.filter(is_over))), ranked(sums.finished(changed))
         side = {whole.name: shown(totals.filter(is_over), whole.schema)}
         if latest is not None:
             both = ((final, False), (interim, True))
@@ -149,17 +158,15 @@ def top_of_windows(
         for one, what in ((START, "Start of the window (UTC)"), (DEADLINE, "End of the window (UTC)"))
     )
     keyed = [start, *passed_on(pa.schema([field_of(f"job {name}: by", one, readable(source)) for one in by]))]
-    # A sum of no values is 0.
-    kept = [one.with_nullable(one.name not in sums.sums and one.nullable) for one in sums.fields]
     return counting_job(
         name,
         source,
-        counted,
+        sums.counted,
         derive={START: period_start(pl.col(event_time), length), **sums.derived},
         columns=pa.schema([*keyed, newest(event_time), *sums.fields]),
         combine=combine,
         key=(START,),
-        state=State(pa.schema([*keyed, *kept, deadline]), events=pl.col(counted).sum()),
+        state=State(pa.schema([*keyed, *sums.fields, deadline]), events=pl.col(sums.counted).sum()),
         step=step,
         tables=[Append(table, events=pl.lit(0)), *(one for one in (latest, whole) if one is not None)],
         settings=settings,

@@ -31,6 +31,7 @@ PANE = "pane_start"
 All events of a pane are in the same windows, so state has one row per pane."""
 
 IS_OPEN = "is_open"
+_TIMES = ("window_start", "window_end")
 _SINCE = "#since"
 
 
@@ -192,13 +193,13 @@ def windows(
     groups = [*key, *names_of(by)]
     # An upsert table has the groups in its key.
     never_null = groups if while_open or allowed_lateness is not None else key
-    table = OutputColumns(name, source, never_null, of, then or {}).output(
-        output, by=groups, times=("window_start", "window_end"), counted=counted, more=is_open
-    )
+    output_columns = OutputColumns(name, source, never_null, of, then or {})
+    table = output_columns.output(output, by=groups, times=_TIMES, counted=counted, more=is_open)
     if counted not in table.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
     if most and (
-        most not in (*names_of(by), *of, counted) or (most in of and of[most].joined in ("collect", "first", "last"))
+        most not in (*names_of(by), *of, counted)
+        or (most in of and of[most].joined in ("collect", "distinct", "first", "last"))
     ):
         raise Misconfigured(f"job {name}: most is {most!r}; it must be of `by`, or an aggregate that has an order")
     if while_open and (overlaps or most):
@@ -208,7 +209,8 @@ def windows(
         raise Misconfigured(f"job {name}: allowed_lateness is {lateness}; it is longer than nothing, and without most")
     if changes and not while_open and lateness is None:
         raise Misconfigured(f"job {name}: without while_open or allowed_lateness no row changes (`changes`)")
-    sums = Aggregates(name, of, counted, source, table)
+    declared = output_columns.aggregates_in(table)
+    sums = Aggregates(name, of, counted, source, declared, [*groups, event_time, PANE, DEADLINE, *_TIMES, IS_OPEN])
     made = _Windows(
         shape, sums, [*key], groups, event_time, counted, most, lateness, while_open, then or {}, table.names
     )
@@ -221,17 +223,18 @@ def windows(
         column(one, TIMESTAMP, what, lineage=(event_time,), nullable=False)
         for one, what in zip((PANE, DEADLINE), descriptions, strict=True)
     )
-    number = pl.col(counted).sum()
-    written_to, in_state = Append(table, events=number), number
+    number, in_state = pl.col(counted).sum(), pl.col(sums.counted).sum()
+    written_to = Append(table, events=number)
     if while_open or lateness is not None:
         # Events of windows that have not ended are counted in state, all others in the table.
-        in_state = number if lateness is None else pl.col(counted).filter(pl.col(DEADLINE) <= made.end).sum()
+        if lateness is not None:
+            in_state = pl.col(sums.counted).filter(pl.col(DEADLINE) <= made.end).sum()
         closed = pl.col(counted).filter(~pl.col(IS_OPEN)).sum() if while_open else number
         written_to = Upsert(table, (*groups, "window_start"), events=closed, changes=changes)
     return counting_job(
         name,
         source,
-        counted,
+        sums.counted,
         derive={PANE: shape.start(pl.col(event_time)), **sums.derived},
         columns=pa.schema([*keyed, newest(event_time), pane, *sums.fields]),
         combine=made.combine,
@@ -316,7 +319,7 @@ class _Windows:
         # do not grow as events are added.
         if self.most not in self.groups[len(self.key) :]:
             return rows
-        return _with_the_most(rows, [*self.key, PANE], self.most, self.counted)
+        return _with_the_most(rows, [*self.key, PANE], self.most, self.sums.counted)
 
     def _written(self, due: pl.DataFrame, clock: Clock) -> pl.DataFrame:
         shape = self.shape
@@ -337,7 +340,7 @@ class _Windows:
         rows = rows.with_columns(pl.col("window_end").cast(pl.Datetime("us", "UTC")))
         # Only the last window of a pane counts its events, so that no event is counted twice.
         is_last = pl.col("window_end") == self.end
-        rows = rows.with_columns(pl.when(is_last).then(self.counted).otherwise(0).alias(self.counted))
+        rows = rows.with_columns(pl.when(is_last).then(self.sums.counted).otherwise(0).alias(self.sums.counted))
         rows = self.sums.joined(rows, [*self.groups, "window_end"], *self._more)
         return rows.with_columns((pl.col("window_end") - shape.length).alias(PANE))
 

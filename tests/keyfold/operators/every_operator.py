@@ -114,7 +114,7 @@ def _last_two(silence: timedelta | Timeout) -> KeyedJob:
 
 
 def _running(expiry: Timeout, *, at_once: bool = False) -> KeyedJob:
-    latest = Upsert({"user": pl.String, "n": pl.Int64, "cents": pl.Int64}, "user", name="latest")
+    latest = Upsert({"user": pl.String, "n": pl.Int64, "paid": pl.Int64}, "user", name="latest")
     return running("made", VISITS, SUMS, key="user", expiry=expiry, latest=latest, at_once=at_once)
 
 

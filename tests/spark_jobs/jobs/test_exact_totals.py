@@ -82,7 +82,7 @@ def test_a_refused_batch_writes_nothing_and_its_remedy_lets_the_job_go_on(withou
     land(LARGE)
     run_job(lakehouse, job, runners=without_spark)
     land(1)
-    message = r"job purchase_totals, .*total of quantity does not fit into Int64.*--rebuild.*--full-refresh"
+    message = r"job purchase_totals, .*total of cumulative_quantity does not fit into Int64.*--rebuild.*--full-refresh"
     for _ in range(2):
         with pytest.raises(KeyfoldError, match=message):
             run_job(lakehouse, job, runners=without_spark)

@@ -1,0 +1,151 @@
+"""Aggregates of operators that take the events of keys in order: their parts in state, and of ranges of rows."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from keyfold.keyed.job.inputs import Input
+from keyfold.operators.aggregation.aggregates import IN_ORDER, Aggregate, require_known, types_of
+from keyfold.operators.aggregation.inference import as_declared
+from keyfold.operators.aggregation.parts import Join, Naming, Parts, parts_of
+from keyfold.operators.aggregation.ranges import Rows, joined_ranges
+from keyfold.schemas import field_of
+
+
+class ListPart(NamedTuple):
+    """The only part of an aggregate that keeps its values: its column, how it is joined, and how many values it may have."""
+
+    column: str
+    join: Join
+    at_most: int
+
+
+class AggregatesInOrder:
+    """The aggregates of a job by column, whose parts are joined over ranges of rows in order.
+
+    Args:
+        job: the job's name.
+        of: the aggregates by column.
+        source: the input, whose columns they are of.
+        output: the aggregates as the job's table declares them.
+        taken: names of other columns of state and of events.
+        has: the aggregates that the operator has.
+        operator: its name, for errors.
+        last_is_kept: whether a row of state that stands for several events has the columns of the last of them.
+
+    Attributes:
+        fields: the columns of their parts in state; NULL in a row that is one event.
+
+    Raises:
+        Misconfigured: the operator lacks an aggregate; or one does not fit its values, or is of a column that events lack.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        of: Mapping[str, Aggregate],
+        source: Input,
+        output: pa.Schema,
+        taken: Iterable[str],
+        *,
+        operator: str,
+        has: Collection[str] = IN_ORDER,
+        last_is_kept: bool = True,
+    ) -> None:
+        require_known(job, of, has, operator)
+        events = source.schema
+        naming = Naming([*taken, *events.names], of)
+        self.of, self._parts, self._made = of, dict[str, Parts](), dict[str, pl.Expr]()
+        for name, one in of.items():
+            where = f"job {job}: {name}"
+            for root in one.value.meta.root_names():
+                field_of(where, root, events)
+            types = types_of(where, one, events)
+            self._parts[name] = parts_of(name, one, types, source.event_time, naming, None)
+            self._made[name] = as_declared(where, self._parts[name].made, types.result, output, name)
+        self.fields = [
+            part.column
+            for parts in self._parts.values()
+            for part in parts.parts
+            if not (last_is_kept and part.join == "last")
+        ]
+        self._stored = {field.name for field in self.fields}
+
+    @property
+    def lists(self) -> dict[str, ListPart]:
+        """The aggregates that keep their values."""
+        return {
+            name: ListPart(parts.parts[0].name, parts.parts[0].join, parts.at_most)
+            for name, parts in self._parts.items()
+            if parts.of("set", "sorted", "list")
+        }
+
+    @property
+    def only_parts(self) -> dict[str, str]:
+        """The columns of state that are the only part of an aggregate, with the aggregate."""
+        return {parts.parts[0].name: name for name, parts in self._parts.items() if len(parts.parts) == 1}
+
+    def column(self, aggregate: str) -> str:
+        """The column of state of an aggregate that is its only part."""
+        (part,) = self._parts[aggregate].parts
+        return part.name
+
+    def parts(self, rows: pl.DataFrame, is_event: NDArray[np.bool_]) -> pl.DataFrame:
+        """Return the parts of rows in order: of an event what its values give, of another row what state has."""
+        event = pl.lit(pl.Series(is_event))
+        values = {part.name: part.value for parts in self._parts.values() for part in parts.parts}
+        if not is_event.all():
+            values |= {
+                name: pl.when(event).then(value).otherwise(pl.col(name))
+                for name, value in values.items()
+                if name in self._stored
+            }
+        # What is of two events needs the values that are known of the earlier ones.
+        levels = {name for parts in self._parts.values() for name in parts.of("last known")}
+        in_order = {name: how for parts in self._parts.values() for name, how in parts.in_order.items()}
+        if in_order:
+            rows = rows.with_columns(**{name: values[name] for name in levels}).with_columns(**in_order)
+            values |= {name: pl.col(name) for name in levels}
+        # A value that is a constant is one of each row.
+        return rows.with_columns(**values).select(list(values))
+
+    def joined(
+        self,
+        parts: pl.DataFrame,
+        is_event: NDArray[np.bool_],
+        first: Rows,
+        last: Rows,
+        counted_to: Rows | None = None,
+        only: Collection[str] | None = None,
+    ) -> pl.DataFrame:
+        """Join the parts of the rows from each first to its last.
+
+        Args:
+            parts, is_event: as of `parts`.
+            first, last: the rows.
+            counted_to: the last row that counts; by default `last`.
+            only: the aggregates to join; by default all.
+
+        Raises:
+            TotalTooLargeError: a sum overflows its column.
+            TooManyValuesError: a range has more values than are kept.
+        """
+        joined = dict[str, pl.Series]()
+        for name, of in self._parts.items():
+            if only is None or name in only:
+                to = counted_to if counted_to is not None and self.of[name].counts else last
+                joined |= joined_ranges(of, parts, is_event, first, to)
+        frame = pl.DataFrame(joined)
+        for name, of in self._parts.items():
+            if only is None or name in only:
+                of.check(name, frame)
+        return frame
+
+    def finished(self, parts: pl.DataFrame) -> pl.DataFrame:
+        """Return the aggregates, as far as there are their parts."""
+        made = {name: made for name, made in self._made.items() if set(made.meta.root_names()) <= set(parts.columns)}
+        return parts.select(**made)

@@ -1,0 +1,154 @@
+"""Every aggregate of every type is what plain Python says, in every operator, whatever of it the table has.
+
+Of a plain column, of a derived one and of an expression; where the output is inferred, declared, and where it lacks what `then`
+reads: 18,444 cases with `EXAMPLES=all`. The events come in two runs and any order, and state is written and read between.
+"""
+
+import random
+from datetime import timedelta
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from keyfold import Append
+from keyfold import operators as op
+from keyfold.keyed.job import Timeout
+from keyfold.testing import play
+from tests.examples import ALL
+from tests.keyfold.operators.aggregation.every_type import (
+    EVENTS,
+    KINDS,
+    NOON,
+    SIGNED,
+    TIME,
+    aggregate_of,
+    aggregates,
+    by_hand,
+    events,
+    is_right,
+    is_signed,
+    type_of_aggregate,
+    value_in,
+)
+
+OUTPUTS = ["inferred", "declared", "then"]
+FORMS = ["column", "derived", "expression"]
+IN_PARTS = {"sum", "mean", "min", "max", "first", "last", "count_distinct", "quantile", "collect", "distinct"}
+OF_TWO = {"between", "falls"}
+SILENCE = Timeout(timedelta(hours=9))
+NUMBER = Append({"number": pl.Int64}, name="others", events=pl.col("number").sum())
+KEY: Any = {"key": "room"}
+UNTIL: Any = {"until": pl.lit(value=False), "silence": SILENCE, "closed_for": "1m", **KEY}
+WHILE: Any = {"while_": pl.lit(value=True), "silence": SILENCE, "pause": "1m", "between": NUMBER, **KEY}
+
+# The aggregates that each has, and whether it has `then`. The last row of a room is of all its events.
+OPERATORS: dict[str, tuple[Any, set[str], bool]] = {
+    "tumbling": (lambda of, **more: op.windows("w", EVENTS, of, length="1d", **KEY, **more), IN_PARTS, True),
+    "hopping": (lambda of, **more: op.windows("w", EVENTS, of, length="1d", every="8h", **KEY, **more), IN_PARTS, True),
+    "calendar": (
+        lambda of, **more: op.windows("w", EVENTS, of, calendar="day", zone="Asia/Kathmandu", **KEY, **more),
+        IN_PARTS,
+        True,
+    ),
+    "corrected": (
+        lambda of, **more: op.windows("w", EVENTS, of, length="1d", allowed_lateness="1d", **KEY, **more),
+        IN_PARTS,
+        True,
+    ),
+    "totals": (lambda of, **more: op.totals("w", EVENTS, of, **KEY, **more), IN_PARTS, True),
+    "top_of_windows": (
+        lambda of, **more: op.top_of_windows(
+            "w", EVENTS, of, n=2, by="room", highest="number", length="1d", whole=NUMBER, counted="number", **more
+        ),
+        IN_PARTS,
+        True,
+    ),
+    "sessions": (lambda of, **more: op.sessions("w", EVENTS, of, gap="9h", **KEY, **more), IN_PARTS, False),
+    "last_n": (lambda of, **more: op.last_n("w", EVENTS, of, n=99, from_n=1, silence=SILENCE, **KEY, **more), IN_PARTS, False),
+    "running": (lambda of, **more: op.running("w", SIGNED, of, **KEY, **more), IN_PARTS - {"quantile"}, True),
+    "running at once": (
+        lambda of, **more: op.running("w", SIGNED, of, at_once=True, expiry=SILENCE, **KEY, **more),
+        IN_PARTS - {"quantile"},
+        True,
+    ),
+    "sessions_until": (lambda of, **more: op.sessions_until("w", EVENTS, of, **UNTIL, **more), IN_PARTS | OF_TWO, True),
+    "sessions_while": (lambda of, **more: op.sessions_while("w", EVENTS, of, **WHILE, **more), IN_PARTS | OF_TWO, True),
+}  # fmt: skip
+
+
+IN_ORDER = {"last_n", "running", "running at once", "sessions_until", "sessions_while"}
+
+
+def job_of(operator, columns, output):
+    make, _, _ = OPERATORS[operator]
+    # The greatest id is read, by which simultaneous events are ordered before other columns.
+    of = {"number": op.count(), "newest": op.max("id"), "since": op.first("at")}
+    declared = {"room": pa.string(), "number": pa.int64()}
+    if operator in ("hopping", "corrected"):
+        declared |= {
+            "n_events" if operator == "hopping" else "window_start": TIME if operator == "corrected" else pa.int64()
+        }
+    kinds = {name: type_of_aggregate(*one) for name, one in columns.items()}
+    if output == "inferred":
+        return make({**of, **{name: aggregate_of(*one) for name, one in columns.items()}})
+    if output == "declared":
+        return make({**of, **{name: aggregate_of(*one) for name, one in columns.items()}}, output={**declared, **kinds})
+    hidden = {f"of_{name}": aggregate_of(*one) for name, one in columns.items()}
+    return make({**of, **hidden}, output={**declared, **kinds}, then={name: pl.col(f"of_{name}") for name in columns})
+
+
+def whole(operator, columns, output, chance):
+    """The row of each room that is of all events."""
+    job, came = job_of(operator, columns, output), events()
+    early = came.filter(pl.col("at") < came["at"].max())
+    runs = [early, came.join(early, on="id", how="anti")]
+    harness = play(
+        job, [one[chance.sample(range(one.height), one.height)] for one in runs], NOON + timedelta(days=9), 2
+    )
+    rows = harness.written["w"]
+    return rows.group_by("room").agg(pl.all().sort_by("number").last()).sort("room"), came
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_every_aggregate_of_every_type_is_what_plain_python_says(operator, output, record_property):
+    _, has, has_then = OPERATORS[operator]
+    if output == "then" and not has_then:
+        pytest.skip(f"{operator} has no `then`")
+    columns = aggregates(list(KINDS), FORMS, has)
+    if operator.startswith("running"):
+        # Its table has all columns of events, and can have none without a sign.
+        columns = {name: one for name, one in columns.items() if one[2] != "derived" or is_signed(one[1])}
+    rows, came = whole(operator, some(columns, operator, output), output, random.Random(operator))
+    wrong = faults(operator, {name: one for name, one in columns.items() if name in rows.columns}, rows, came)
+    assert not wrong, wrong
+    record_property("cases", len(columns) * rows.height)
+
+
+def some(columns, operator, output):
+    """All columns, or every sixth where there is little time: other ones for each operator and output."""
+    first = (list(OPERATORS).index(operator) + 2 * OUTPUTS.index(output)) % 6
+    return columns if ALL else dict(list(columns.items())[first::6])
+
+
+def faults(operator, columns, rows, came):
+    """What is wrong in the rows, by column."""
+    wrong = {}
+    for name, (aggregate, kind, form) in columns.items():
+        values = came.sort("at", "id").select("room", "at", value=value_in(kind, form))
+        if rows.schema[name] != pl.Schema(pa.schema([(name, type_of_aggregate(aggregate, kind, form))]))[name]:
+            wrong[name] = rows.schema[name]
+        for room, got in rows.select("room", name).rows():
+            events_of_room = values.filter(room=room)
+            if aggregate == "collect" and operator not in IN_ORDER:
+                events_of_room = events_of_room.sort("at", "value", nulls_last=False)
+            of_room = events_of_room["value"].to_list()
+            if operator == "sessions_while":
+                # There, NaN in a column that may be NULL counts as NULL.
+                of_room = [None if isinstance(value, float) and value != value else value for value in of_room]
+            right = by_hand(aggregate, of_room)
+            if not is_right(got, right, of_room):
+                wrong[name] = got, right
+    return wrong
