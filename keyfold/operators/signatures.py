@@ -11,7 +11,7 @@ from keyfold.schemas import nearest
 
 _Of = ParamSpec("_Of")
 
-_SET_BY_OPERATORS = frozenset({"closes_in_order", "lookups", "model", "build"})
+_SET_BY_OPERATORS = frozenset({"lookups", "model", "build"})
 """Settings of `KeyedJob` that callers of an operator do not have."""
 
 

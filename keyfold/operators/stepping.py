@@ -10,7 +10,7 @@ import pyarrow as pa
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Input
 from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import DEADLINE, BoundStep, Clock, StepFunction
+from keyfold.keyed.job.step import DEADLINE, BoundStep, Clock, InOneCall, StepFunction
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.rows.codec import empty
 
@@ -24,9 +24,9 @@ def step_job(
     tables: OutputTable | Sequence[OutputTable],
     settings: Mapping[str, Any],
 ) -> KeyedJob:
-    """Make a job whose step finds late events itself, and closes keys in order; `settings` are other arguments of `KeyedJob`."""
+    """Make a job whose step finds late events itself, and keeps the order of events and deadlines; `settings` are of `KeyedJob`."""
     source = replace(source, final_at=STEP_DECIDES)
-    return KeyedJob(name, source, key, state, step, tables, closes_in_order=True, **settings)
+    return KeyedJob(name, source, key, state, InOneCall(step), tables, **settings)
 
 
 def on_time(events: pl.DataFrame, event_time: str, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:

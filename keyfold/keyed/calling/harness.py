@@ -7,7 +7,8 @@ import polars as pl
 
 from keyfold.errors import Misconfigured
 from keyfold.journal.clock import watermark_after
-from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
+from keyfold.keyed.calling.calls_in_order import call_step
+from keyfold.keyed.calling.step_call import Called, count, refuse_other_keys
 from keyfold.keyed.calling.upserts import upserted
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import parted_by_input, tagged

@@ -1,17 +1,12 @@
-"""Call a job's step: route late events, pass the clock, and check the result against the job's declarations.
-
-The operator on Spark and the harness in memory both use it, so that a job behaves the same in tests and in runs.
-"""
+"""Call a job's step once: route late events, pass the clock, and check the result against the job's declarations."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple, NoReturn
 
 import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import counted
-from keyfold.keyed.calling.upserts import keys_of, one_row_per_key
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import are_late, parted_by_input
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
@@ -52,94 +47,13 @@ class Called(NamedTuple):
         return keys if self.dropped is None else pl.concat([keys, self.dropped])
 
 
-def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Called:
-    """Call the step: first for the keys that have expired, without events, and then with all events that are not late.
-
-    So a key that expires and gets an event in one batch gives the same rows as in two. A key has expired when processing time
-    has reached a `processing_deadline` of it; or when the watermark has reached deadlines of it that all of its new events
-    come after, unless the job closes keys in order (`KeyedJob.closes_in_order`).
-
-    Args:
-        state: the rows of keys with events or a due timer.
-        events: the events of these keys.
+def call_once(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Called:
+    """Call the step once, with all events that are not late.
 
     Raises:
         AnswerError: the step did not return a `Step` of frames, or columns or tables differ from the declared ones; names
             them.
     """
-    return one_row_per_key(job, _called(job, state, events, clock), keys_of(job, state, events))
-
-
-def _called(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Called:
-    expired = _expired(job, state, events, clock)
-    if expired is None:
-        return _call(job, state, events, clock)
-    before = state.join(expired, on=job.key, how="semi", maintain_order="left")
-    heard = before.join(events.select(job.key), on=job.key, how="semi", maintain_order="left")
-    if job.closes_in_order and heard.height:
-        # By its events the step sees what event time has ended: until then, it closes by processing time alone.
-        due, early = heard, replace(clock, watermark=clock.previous_watermark)
-        first = _call(job, due, events.clear(), early)
-        heard = first.state_after(job, due)
-        silent = before.join(events.select(job.key), on=job.key, how="anti", maintain_order="left")
-        if silent.height:
-            first = _both(job, first, due, _call(job, silent, events.clear(), clock), silent.select(job.key))
-    else:
-        first = _call(job, before, events.clear(), clock)
-        heard = first.state_after(job, before).join(
-            events.select(job.key), on=job.key, how="semi", maintain_order="left"
-        )
-    others = state.join(expired, on=job.key, how="anti", maintain_order="left")
-    if not events.height and not others.height:
-        return first
-    rest = pl.concat([others, heard])
-    return _both(job, first, before, _call(job, rest, events, clock), keys_of(job, rest, events))
-
-
-def _expired(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> pl.DataFrame | None:
-    """Return the keys that have expired before the events; None if there are none, or if one call is as good."""
-    found: list[pl.DataFrame] = []
-    if PROCESSING_DEADLINE in state.columns:
-        found.append(state.filter(pl.col(PROCESSING_DEADLINE) <= clock.processing_time).select(job.key))
-    if DEADLINE in state.columns and events.height and not job.closes_in_order:
-        # The last of a key's rows that are due: the watermark of the call is the same for all of them.
-        due = state.filter(pl.col(DEADLINE) <= clock.watermark).group_by(job.key, maintain_order=True)
-        due = due.agg(pl.col(DEADLINE).max())
-        if due.height:
-            first = events.group_by(job.key).agg(pl.col(job.event_time).min().alias("#first"))
-            first = first.with_columns(pl.col(name).cast(state.schema[name]) for name in job.key)
-            # Other keys that are due have no events: one call closes them too.
-            due = due.join(first, on=job.key, maintain_order="left").filter(pl.col(DEADLINE) < pl.col("#first"))
-            found.append(due.select(job.key))
-    expired = pl.concat(found).unique(maintain_order=True) if found else None
-    return expired if expired is not None and expired.height else None
-
-
-def _both(job: KeyedJob, first: Called, before: pl.DataFrame, second: Called, called: pl.DataFrame) -> Called:
-    """Combine the results of two calls, the second of which had the state after the first.
-
-    Args:
-        before: the rows of state that the first was called with.
-        called: the keys that the second was called with.
-    """
-    tables = dict(first.tables)
-    for table in job.tables:
-        if table.name not in second.tables:
-            continue
-        rows = [*([first.tables[table.name]] if table.name in first.tables else []), second.tables[table.name]]
-        tables[table.name] = pl.concat(rows)
-    if first.dropped is None and second.dropped is None:
-        kept = first.state.join(called, on=job.key, how="anti", maintain_order="left")
-        return Called(pl.concat([kept, second.state]), tables)
-    dropped = [
-        before.select(job.key) if first.dropped is None else first.dropped,
-        called if second.dropped is None else second.dropped,
-    ]
-    kept = first.state.join(dropped[1], on=job.key, how="anti", maintain_order="left")
-    return Called(pl.concat([kept, second.state]), tables, pl.concat(dropped).unique(maintain_order=True))
-
-
-def _call(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Called:
     is_late = are_late(job.inputs, events, clock.previous_watermark)
     on_time, late = events.filter(~is_late), events.filter(is_late)
     given = {**parted_by_input(job.inputs, on_time), **clock.lookups}

@@ -9,7 +9,9 @@ The engine guarantees:
 - **Exactly once.** Each event reaches one successful step. After a crash, the step is called again with the same tables and
   clock.
 - **Two clocks.** A row of state is due when the watermark has reached its `deadline` (event time), or when processing time has
-  reached its `processing_deadline`. Then the step is called, with or without events, and decides what to do.
+  reached its `processing_deadline`. Then the step is called, without events, and decides what to do.
+- **In order.** A key's events up to its deadline, then the deadline, then the events after it, as if each event had come in a
+  run of its own (`keyed.calling.phases`).
 - **No late event is lost.** An event is late when its result was final at the previous watermark (`Input.final_at`), and goes to
   the table `late.<job>`. With `STEP_DECIDES`, the step gets all events and returns the late ones (`Step.late`): where other
   events, or processing time, make a result final.
@@ -63,8 +65,6 @@ class KeyedJob:
         key_groups: number of key groups; a state partition has whole ones. Fixed for a generation.
         contents: fingerprints, by name, of inputs of the job that are not parameters, such as the content of a file that a
             parameter names. Fixed for a generation, so that a changed file requires a refresh.
-        closes_in_order: whether the step closes a key between two events of one call, where the later one comes after the key's
-            deadline, as the operators do. Otherwise the engine calls it first for the keys that expire before their new events.
         description: one line that says what a row of the main table is.
 
     Raises:
@@ -108,7 +108,6 @@ class KeyedJob:
     parameters: Mapping[str, Any]
     key_groups: int
     contents: Mapping[str, str]
-    closes_in_order: bool
     description: str
     lookups: Mapping[str, Lookup]
     model: type[BaseModel] | None = field(repr=False)
@@ -129,7 +128,6 @@ class KeyedJob:
         parameters: BaseModel | Mapping[str, Any] | None = None,
         key_groups: int = 64,
         contents: Mapping[str, str] | None = None,
-        closes_in_order: bool = False,
         description: str = "",
         lookups: Mapping[str, Lookup] | None = None,
         model: type[BaseModel] | None = None,
@@ -155,7 +153,6 @@ class KeyedJob:
             parameters=dict(parameters or {}),
             key_groups=key_groups,
             contents=dict(contents or {}),
-            closes_in_order=closes_in_order,
             description=description,
             model=model,
             build=build,

@@ -21,11 +21,12 @@ class Clock:
 
     Attributes:
         previous_watermark: the watermark before the batch; events at or behind it are late. Initially the year 1.
-        watermark: the watermark after the batch's events; timers up to then are due. It is never before `previous_watermark`,
-            and never ahead of an event that a later batch of this run reads.
+        watermark: the watermark; timers up to then are due. Between the deadlines of a key it is as far as the events of the
+            call bring it, and at last the watermark after the batch. It is never before `previous_watermark`, and never ahead of
+            an event that a later batch of this run reads.
         processing_time: when the run was planned; the same when the batch is repeated.
         responses: stores responses of external services before the step uses them.
-        watermarks: the watermark of each input after the batch, by name; idle ones too.
+        watermarks: the watermark of each input then, by name; idle ones too.
         lookups: rows of the job's lookups, by name, as of when the run was planned.
 
     Example:
@@ -90,3 +91,18 @@ class BoundStep(Protocol):
     def bound(self, job: Any) -> StepFunction:
         """Return the step of a job (`KeyedJob`)."""
         ...
+
+
+@dataclass(frozen=True)
+class InOneCall:
+    """A step that keeps the order of a key's events and deadlines itself, whatever comes in one call, as operators do.
+
+    The engine calls it once in a batch, and calls others a deadline at a time (`keyed.calling.calls_in_order`), which is slower
+    and gives the same rows. Only operators say so: a test compares the two for each of them.
+    """
+
+    step: StepFunction | BoundStep
+
+    def bound(self, job: Any) -> StepFunction:
+        """Return the step of a job (`KeyedJob`)."""
+        return self.step.bound(job) if isinstance(self.step, BoundStep) else self.step

@@ -1,7 +1,7 @@
 """Timeouts of keys, in event time or in processing time.
 
-In event time, the silence of a key is the time between two of its events. A job sorts the events to find it, and sets a
-`deadline` after the last one. In processing time, silence begins with the batch that brought the key's last event: `renew` sets
+In event time, the silence of a key is the time between two of its events. A step sets a `deadline` after the last one, and the
+engine calls it for the deadline before the events that follow the silence. In processing time, silence begins with the batch that brought the key's last event: `renew` sets
 `processing_deadline` for keys with events, and the engine calls the step for the keys that have timed out before it calls it
 with events. So in processing time:
 
@@ -108,7 +108,7 @@ class Timeout:
     def has_run_out(self, state: pl.DataFrame, clock: Clock) -> bool:
         """Whether this is the call of the step for keys that have timed out in processing time: it has no others, and no events.
 
-        In event time it is never: a key closes after the batch's events are counted.
+        In event time it is never: there, a call may have keys of which some are due (`is_due`).
         """
         return not self.in_event_time and state.select(self.is_due(clock).any()).item()
 

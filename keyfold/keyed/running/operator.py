@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from keyfold.errors import Damaged, StepFailed
+from keyfold.keyed.calling.calls_in_order import call_step
 from keyfold.keyed.calling.slots import (
     SLOT,
     Slots,
@@ -23,7 +24,7 @@ from keyfold.keyed.calling.slots import (
     stable_order,
     union,
 )
-from keyfold.keyed.calling.step_call import Called, call_step, count, refuse_other_keys
+from keyfold.keyed.calling.step_call import Called, count, refuse_other_keys
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import counts_by_input
 from keyfold.keyed.job.lookups import planned_lookups

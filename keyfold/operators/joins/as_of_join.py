@@ -15,7 +15,7 @@ import polars as pl
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, STEP_DECIDES
 from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import DEADLINE, Clock, Step
+from keyfold.keyed.job.step import DEADLINE, Clock, InOneCall, Step
 from keyfold.keyed.job.tables import Append
 from keyfold.operators.joins.sides import Side, Sides, sides_of
 from keyfold.operators.signatures import operator
@@ -87,7 +87,7 @@ def as_of_join(
     waits, written = (pl.col(INPUT) == sides.left[0]).sum().cast(pl.Int64), pl.len()
     if how == "inner":
         waits = written = pl.lit(0)
-    step = partial(_join, sides, within, how)
+    step = InOneCall(partial(_join, sides, within, how))
     return KeyedJob(
         name,
         inputs,
@@ -95,7 +95,6 @@ def as_of_join(
         State(sides.state, events=waits),
         step,
         Append(sides.output, events=written),
-        closes_in_order=True,
         **settings,
     )
 

@@ -92,6 +92,4 @@ def lookup_join(
     read = replace(one, conserved=how == "left", final_at=STEP_DECIDES)
     state = State(pa.schema([one.schema.field(column) for column in table.key]), events=pl.lit(0))
     written = Append(output, events=pl.len() if how == "left" else pl.lit(0))
-    return KeyedJob(
-        name, {input_name: read, lookup_name: table}, table.key, state, step, written, closes_in_order=True, **settings
-    )
+    return KeyedJob(name, {input_name: read, lookup_name: table}, table.key, state, step, written, **settings)

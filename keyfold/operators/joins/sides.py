@@ -12,7 +12,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import joined_schema, tagged
 from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, STEP_DECIDES, Input, Source, as_input
 from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import DEADLINE, Clock, StepFunction
+from keyfold.keyed.job.step import DEADLINE, Clock, InOneCall, StepFunction
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.schemas import field_of, names_of
@@ -159,9 +159,7 @@ def uncounted_join(name: str, sides: Sides, step: StepFunction, settings: Mappin
     """Make the job of a join whose rows may match any number of others, so that events cannot be counted by output rows."""
     inputs = {side: replace(one, conserved=False, final_at=STEP_DECIDES) for side, one in sides.inputs.items()}
     state = State(sides.state, events=pl.lit(0))
-    return KeyedJob(
-        name, inputs, sides.key, state, step, Append(sides.output, events=pl.lit(0)), closes_in_order=True, **settings
-    )
+    return KeyedJob(name, inputs, sides.key, state, InOneCall(step), Append(sides.output, events=pl.lit(0)), **settings)
 
 
 def _of_output(field: pa.Field, *, may_miss: bool) -> pa.Field:

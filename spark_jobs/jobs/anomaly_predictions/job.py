@@ -33,7 +33,6 @@ import polars as pl
 from pydantic import Field, model_validator
 
 from keyfold import (
-    STEP_DECIDES,
     Append,
     Input,
     KeyedJob,
@@ -43,6 +42,7 @@ from keyfold import (
     with_parameters,
 )
 from keyfold.keyed.job import Duration, EventTimeParameters
+from keyfold.operators.stepping import step_job
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
 from spark_jobs.jobs.anomaly_predictions.tables import (
@@ -148,36 +148,32 @@ class AnomalyPredictionParameters(EventTimeParameters):
 def build(parameters: AnomalyPredictionParameters) -> KeyedJob:
     """Anomaly scores of each metric's values by an online model; a row when the prediction changes."""
     model = MODELS[parameters.model]
-    return KeyedJob(
-        "anomaly_predictions",
-        Input(METRICS, columns=METRICS.schema, final_at=STEP_DECIDES),
-        key="key",
-        state=State(
-            state_schema(model),
-            # Includes the model's version: a model must not read what another version has learned.
-            version=100 * STATE_VERSION + model.version,
-            events=pl.col("role").is_in([WAITING, UNLEARNED]).sum()
-            + pl.col("events_learned").filter(pl.col("role") == LEARNING).sum(),
-            one_per_key=pl.col("role") == LEARNING,
-        ),
-        step=AnomalyStep(model, parameters),
-        closes_in_order=True,
-        tables=[
-            Append(ANOMALY_PREDICTION, events=pl.lit(0)),
-            Upsert(
-                LATEST_PREDICTION,
-                "key",
-                name="latest_predictions",
-                description="The last prediction of each series, emitted or not, with the band of usual values.",
-            ),
-            Append(
-                RETIRED_MODEL,
-                name="retired_models",
-                events=pl.col("events_learned").sum(),
-                description="One row per retired model, after `forget_after` without a value.",
-            ),
-        ],
+    state = State(
+        state_schema(model),
+        # Includes the model's version: a model must not read what another version has learned.
+        version=100 * STATE_VERSION + model.version,
+        events=pl.col("role").is_in([WAITING, UNLEARNED]).sum()
+        + pl.col("events_learned").filter(pl.col("role") == LEARNING).sum(),
+        one_per_key=pl.col("role") == LEARNING,
     )
+    tables = [
+        Append(ANOMALY_PREDICTION, events=pl.lit(0)),
+        Upsert(
+            LATEST_PREDICTION,
+            "key",
+            name="latest_predictions",
+            description="The last prediction of each series, emitted or not, with the band of usual values.",
+        ),
+        Append(
+            RETIRED_MODEL,
+            name="retired_models",
+            events=pl.col("events_learned").sum(),
+            description="One row per retired model, after `forget_after` without a value.",
+        ),
+    ]
+    # Values wait in state for the watermark, and models learn them in order of their times, as operators do.
+    source, step = Input(METRICS, columns=METRICS.schema), AnomalyStep(model, parameters)
+    return step_job("anomaly_predictions", source, ("key",), state, step, tables, {})
 
 
 ANOMALY_PREDICTIONS = with_parameters(build)

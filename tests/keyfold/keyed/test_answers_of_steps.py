@@ -100,7 +100,7 @@ def test_the_harness_fails_a_step_that_drops_events_or_counts_some_twice():
     kept = windows().function
     for part in (lambda events: events.head(1), lambda events: pl.concat([events, events])):
         harness = TestHarness(windows(step=lambda state, events, clock, part=part: kept(state, part(events), clock)))
-        harness.batch(clicks(("ann", 0), ("bob", 1)))
+        harness.batch(clicks(("ann", 0), ("ann", 0)))
         with pytest.raises(
             AssertionError, match=r"job windows: 2 events were passed in, and [14] are counted .* in state"
         ):

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -102,9 +103,10 @@ class Passed(Windows):
 
 
 class Notes:
-    """What `notes_step` makes of its clicks, a batch at a time: rows that it keeps are due again in the next one."""
+    """What `notes_step` makes of its clicks, one after the other: rows that it keeps though they are due are so in each batch."""
 
     columns = ("user", "at", "deadline")
+    delay = timedelta(0)
 
     def __init__(self) -> None:
         self.state: dict[str, list[tuple[Any, ...]]] = {}
@@ -113,16 +115,45 @@ class Notes:
 
     def take(self, came: Clicks, before: datetime | None, after: datetime) -> None:
         by_user = defaultdict(list)
+        # Those behind the watermark come together, as of the watermark.
         for user, at in sorted(came, key=lambda one: one[1]):
-            by_user[user].append(at)
+            by_user[user].append((at if before is None else max(at, before), at))
         for user in {*self.state, *by_user}:
-            rows = self.state.pop(user, [])
-            due = [deadline for _, deadline in rows if deadline is not None and deadline <= after]
-            if len(due) > 2 or any(at.minute % 10 == 7 for at in by_user[user]):
-                self.output += [(user, at) for at, _ in rows]
-                rows = []
-            if kept := [*rows, *((at, self.deadline(at)) for at in by_user[user])]:
-                self.state[user] = kept
+            fired = None
+            for moment, together in groupby(by_user[user], key=lambda one: one[0]):
+                reached = min(moment - self.delay - timedelta(microseconds=1), after)
+                fired = self.fire(user, fired, reached if before is None else max(reached, before))
+                self.give_out_many(user, fired)
+                for _, at in together:
+                    self.click(user, at)
+            self.fire(user, fired, after)
+        self.state = {user: rows for user, rows in self.state.items() if rows}
+
+    def fire(self, user: str, fired: datetime | None, until: datetime) -> datetime | None:
+        while due := [
+            deadline
+            for _, deadline in self.state.get(user, [])
+            if deadline is not None and deadline <= until and (fired is None or deadline > fired)
+        ]:
+            fired = min(due)
+            self.give_out_many(user, fired)
+        return fired
+
+    def give_out_many(self, user: str, watermark: datetime | None) -> None:
+        rows = self.state.get(user, [])
+        due = [deadline for _, deadline in rows if deadline is not None and watermark and deadline <= watermark]
+        if len(due) > 2:
+            self.give_out(user)
+
+    def give_out(self, user: str) -> None:
+        self.output += [(user, at) for at, _ in self.state.pop(user, [])]
+
+    def click(self, user: str, at: datetime) -> None:
+        # Those of one moment stay together.
+        rows = self.state.get(user, [])
+        if at.minute % 10 == 7 and not (rows and rows[-1][0] == at):
+            self.give_out(user)
+        self.state.setdefault(user, []).append((at, self.deadline(at)))
 
     def deadline(self, at: datetime) -> datetime | None:
         return None if at.minute % 2 else at.replace(minute=at.minute // 10 * 10, second=0, microsecond=0) + LENGTH
@@ -214,6 +245,7 @@ class Played:
         self.case, self.delay = case, delay
         self.lake = Lake(Lakehouse(folder / "home"))
         self.oracle, self.harness = case.oracle(), TestHarness(self.job())
+        self.oracle.delay = delay
         self.watermark: datetime | None = None
         self.came, self.batches = 0, 0
         create_table(self.lake.lakehouse.events("clicks"), ARRIVED)

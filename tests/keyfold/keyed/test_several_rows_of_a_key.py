@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from keyfold import Input, KeyedJob, KeyfoldError, Misconfigured, Step, TestHarness, Upsert, build_job
-from keyfold.keyed.calling import step_call
+from keyfold.keyed.calling import calls_in_order
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.runner import RunOptions
@@ -146,7 +146,7 @@ def without_the_last_rows(monkeypatch):
     """The engine as it was: a call's rows stay as the step wrote them."""
 
     def break_it() -> None:
-        monkeypatch.setattr(step_call, "one_row_per_key", lambda job, called, keys: called)
+        monkeypatch.setattr(calls_in_order, "one_row_per_key", lambda job, called, keys: called)
 
     return break_it
 

@@ -123,12 +123,16 @@ def notes_step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
     """
     is_due = pl.col("deadline") <= clock.watermark
     many = state.filter(is_due).group_by("user").len().filter(pl.col("len") > 2).select("user")
-    ended = events.filter(pl.col("at").dt.minute() % 10 == 7).select("user")
-    dropped = pl.concat([many, ended]).unique()
-    new = events.sort("at", "clicks").with_columns(
+    ended = events.filter(pl.col("at").dt.minute() % 10 == 7).group_by("user").agg(ended=pl.col("at").max())
+    dropped = pl.concat([many, ended.select("user")]).unique()
+    new = events.sort("at", "clicks").join(ended, on="user", how="left", maintain_order="left")
+    is_over = (pl.col("at") < pl.col("ended")).fill_null(value=False)
+    over, new = (new.filter(where).drop("ended") for where in (is_over, ~is_over))
+    new = new.with_columns(
         deadline=pl.when(pl.col("at").dt.minute() % 2 == 0).then(pl.col("at").dt.truncate("10m") + LENGTH)
     )
-    return Step(add=new, drop=dropped, output=state.join(dropped, on="user", how="semi").drop("deadline"))
+    output = pl.concat([state.join(dropped, on="user", how="semi").drop("deadline"), over])
+    return Step(add=new, drop=dropped, output=output)
 
 
 def notes(**changes) -> KeyedJob:

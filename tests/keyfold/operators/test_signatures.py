@@ -59,7 +59,7 @@ def test_in_yaml_too_and_with_its_place(operator):
                 Component.model_validate(made).declared({"clicks": CLICKS}.__getitem__)
 
 
-@pytest.mark.parametrize("setting", ["closes_in_order", "lookups", "model", "build", "state", "step", "tables"])
+@pytest.mark.parametrize("setting", ["lookups", "model", "build", "state", "step", "tables"])
 def test_what_an_operator_sets_itself_is_no_argument_of_it(setting):
     with pytest.raises(Misconfigured, match=f"totals has no argument {setting}"):
         operators.totals("j", CLICKS, {"n": operators.count()}, key="user", **cast(Any, {setting: None}))

@@ -215,8 +215,13 @@ def test_the_clock_tells_how_far_each_input_has_come():
 
     harness = TestHarness(replace(job(), step=step))
     harness.batch({"orders": orders(("a", 60, "tea")), "payments": payments(("a", 20, 1))})
-    assert seen == [{"orders": NOON + 55 * MINUTE, "payments": NOON + 10 * MINUTE}]
+    assert all(one == {"orders": NOON + 55 * MINUTE, "payments": NOON + 10 * MINUTE} for one in seen)
     assert harness.watermark == NOON + 10 * MINUTE
+    seen.clear()
+    harness.batch({"orders": orders(("a", 90, "tea")), "payments": payments(("a", 30, 1), ("b", 100, 1))})
+    # As far as events up to 12:30 bring each input, and then all.
+    assert seen[0] == {"orders": NOON + 25 * MINUTE, "payments": NOON + 20 * MINUTE}
+    assert seen[-1] == {"orders": NOON + 85 * MINUTE, "payments": NOON + 90 * MINUTE}
 
 
 def test_an_event_is_late_by_what_its_own_input_says():
