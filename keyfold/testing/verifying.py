@@ -1,20 +1,21 @@
 """Verify that a job's answer depends on its events alone, and not on how they come.
 
 Made events, or a sample, are played to the job in other ways that must give the same tables and state: in any order within a run,
-cut into slices of event time, combined in parts, and in files to the engine. Every event must be in a table or
-in state. What fails is made small, and written as a test.
+cut into slices of event time, combined in parts, in one run or in a run for each time, and in files to the engine. Every event
+must be in a table or in state. What fails is made small, and written as a test.
 """
 
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from tempfile import TemporaryDirectory
 
 import polars as pl
 from polars.testing import assert_frame_equal
 
+from keyfold.journal.clock import LATEST_ADVANCE
 from keyfold.keyed.calling.harness import TestHarness, in_one_frame, time_in
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.contract import KeyedJob
@@ -25,14 +26,13 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import read_table
 from keyfold.project_folder import definitions_module
 from keyfold.runners import Runners
-from keyfold.testing.made_events import first_readers, made_events
+from keyfold.testing.durations import durations_of
+from keyfold.testing.made_events import NOON, Rows, drawn_silences, first_readers, made_events, made_history
 from keyfold.testing.playing import combined, restart
 
-Rows = Mapping[str, Sequence[Mapping[str, object]]]
-"""Events of a run, by input: rows in the columns of the event table."""
-
-_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-_END = timedelta(days=400)
+_HOUR = timedelta(hours=1)
+_AFTER_ALL = timedelta(days=400)
+"""How long after the last event, and all durations, event time ends: longer than any window of a calendar."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,14 @@ class Counterexample:
         way: how the events came: a name of `WAYS`, or `IN_FILES`.
         runs: the events of each run.
         difference: what differs.
+        between: processing time between two runs.
     """
 
     job: str
     way: str
     runs: Sequence[Rows]
     difference: str
+    between: timedelta = _HOUR
 
     def as_test(self) -> str:
         """Return a test file that fails until the job gives one answer."""
@@ -59,7 +61,7 @@ class Counterexample:
             "import datetime\n\nfrom keyfold.project import project_jobs\nfrom keyfold.testing import assert_one_answer\n\n"
             f"RUNS = {[{name: list(rows) for name, rows in run.items()} for run in self.runs]!r}\n\n\n"
             f"def test_{self.job}_gives_one_answer():\n"
-            f"    assert_one_answer(project_jobs({repr(module) if module else ''})[{self.job!r}], RUNS, {self.way!r})\n"
+            f"    assert_one_answer(project_jobs({repr(module) if module else ''})[{self.job!r}], RUNS, {self.way!r}, {self.between!r})\n"
         )
 
 
@@ -82,28 +84,45 @@ def verify(
     # In processing time the engine's answer depends on when it runs, and what another job wrote is read with its journal.
     is_alone = PROCESSING_DEADLINE not in job.state.schema.names and not job.lookups and not job.producers
     for number in range(rounds):
-        ways = [*WAYS, *([IN_FILES] if is_alone and number % 5 == 0 else [])]
         chance = random.Random(seed * 1_000_003 + number)
-        runs = [made_events(job, sample or {}, chance) for _ in range(2)]
+        in_order = number % 2 == 1
+        runs = (
+            made_history(job, sample or {}, chance)
+            if in_order
+            else [made_events(job, sample or {}, chance) for _ in range(2)]
+        )
+        between = chance.choice([_HOUR, *drawn_silences(job)])
+        ways = [
+            *WAYS,
+            *(DIVISIONS if in_order else []),
+            *([IN_FILES] if is_alone and number % 5 == 0 else []),
+        ]
         for way in ways:
-            if difference := _difference(job, runs, way):
-                return _smallest(Counterexample(job.name, way, runs, difference), job)
+            if difference := _difference(job, runs, way, between):
+                return _smallest(Counterexample(job.name, way, runs, difference, between), job)
     return None
 
 
-def assert_one_answer(job: KeyedJob, runs: Sequence[Rows], way: str) -> None:
-    """Check that events give the same tables and state in a way of `WAYS`, or `IN_FILES`, as they do in order, one run at a time.
+def assert_one_answer(job: KeyedJob, runs: Sequence[Rows], way: str, between: timedelta = _HOUR) -> None:
+    """Check that events give the same tables and state in a way as they do in order, one run at a time.
+
+    Args:
+        job: the job.
+        runs: the events of each run; for `DIVISIONS`, none is before or at the time of one of an earlier run.
+        way: one of `WAYS` or `DIVISIONS`, or `IN_FILES`.
+        between: processing time between two runs.
 
     Raises:
         AssertionError: the answers differ, or an event is in no table and not in state.
     """
-    if difference := _difference(job, runs, way):
+    if difference := _difference(job, runs, way, between):
         raise AssertionError(f"job {job.name}: the answer differs when the events come {way}: {difference}")
 
 
 Tables = Mapping[str, pl.DataFrame]
 """The rows of each table at the end."""
 
+_Frames = Sequence[Mapping[str, pl.DataFrame]]
 _Play = Callable[[KeyedJob, TestHarness, Mapping[str, pl.DataFrame], datetime], None]
 
 
@@ -141,20 +160,47 @@ def _in_slices(job: KeyedJob, harness: TestHarness, frames: Mapping[str, pl.Data
 WAYS: Mapping[str, _Play] = {"in any order": _shuffled, "in slices of event time": _in_slices}
 """How events may come within a run, besides in files to the engine (`IN_FILES`)."""
 
+
+def _in_one_run(job: KeyedJob, runs: _Frames) -> _Frames:
+    return [{name: pl.concat([frames[name] for frames in runs]) for name in job.inputs}] if runs else []
+
+
+def _a_run_for_each_time(job: KeyedJob, runs: _Frames) -> _Frames:
+    divided = []
+    for frames in runs:
+        times = {name: rows[time_in(job.inputs[name], rows)] for name, rows in frames.items()}
+        for time in sorted(set().union(*map(set, times.values()))):
+            divided.append({name: rows.filter(times[name] == time) for name, rows in frames.items()})
+    return divided
+
+
+DIVISIONS: Mapping[str, Callable[[KeyedJob, _Frames], _Frames]] = {
+    "in one run": _in_one_run,
+    "in a run for each time": _a_run_for_each_time,
+}
+"""How events that follow each other in time may be divided into runs."""
+
 IN_FILES = "in files, to the engine"
 
 
-def _played(job: KeyedJob, runs: Sequence[Mapping[str, pl.DataFrame]], play: _Play) -> Tables:
+def _played(job: KeyedJob, runs: _Frames, play: _Play, between: timedelta, end: datetime) -> Tables:
     harness = TestHarness(job)
     for number, frames in enumerate(runs):
-        play(job, harness, frames, _NOON + number * timedelta(hours=1))
+        play(job, harness, frames, NOON + number * between)
         harness.assert_nothing_lost()
-    harness.batch(None, _NOON + _END, advance_to=_NOON + _END)
+    harness.batch(None, max(end, NOON + len(runs) * between), advance_to=end)
     harness.assert_nothing_lost()
     return {table.name: harness.written[table.name] for table in job.own_tables}
 
 
-def _by_engine(job: KeyedJob, runs: Sequence[Mapping[str, pl.DataFrame]]) -> Tables:
+def _end(job: KeyedJob, runs: _Frames) -> datetime:
+    """Return a time at which everything is over."""
+    newest = [rows[time_in(job.inputs[name], rows)].max() for frames in runs for name, rows in frames.items()]
+    last = max((time for time in newest if isinstance(time, datetime)), default=NOON)
+    return min(last + max(durations_of(job), default=timedelta(0)) + _AFTER_ALL, LATEST_ADVANCE)
+
+
+def _by_engine(job: KeyedJob, runs: _Frames, end: datetime) -> Tables:
     with TemporaryDirectory() as folder:
         lakehouse, local = Lakehouse(folder), Runners("local")
         for frames in runs:
@@ -165,17 +211,26 @@ def _by_engine(job: KeyedJob, runs: Sequence[Mapping[str, pl.DataFrame]]) -> Tab
                 for part in (rows[::2], rows[1::2]):
                     part.write_delta(str(place), mode="append")
             run_job(lakehouse, job, options=RunOptions(max_bytes_per_batch=1), runners=local)
-        run_job(lakehouse, job, Incremental(advance_to=_NOON + _END), runners=local)
+        run_job(lakehouse, job, Incremental(advance_to=end), runners=local)
         assert_nothing_lost(lakehouse, job)
         return {table.name: read_table(lakehouse, table.name).collect() for table in job.own_tables}
 
 
-def _difference(job: KeyedJob, runs: Sequence[Rows], way: str) -> str:
+def _difference(job: KeyedJob, runs: Sequence[Rows], way: str, between: timedelta) -> str:
     """Return what differs when events come in a way; empty if nothing does."""
-    frames = [_frames(job, run) for run in runs]
-    expected = _played(job, frames, _in_order)
+    frames = [_frames(job, run) for run in runs or [{}]]
+    end = _end(job, frames)
+    if way in DIVISIONS:
+        # As of one processing time, since which run an event comes in is otherwise part of some answers.
+        between = timedelta(0)
+    expected = _played(job, frames, _in_order, between, end)
     try:
-        found = _by_engine(job, frames) if way == IN_FILES else _played(job, frames, WAYS[way])
+        if way == IN_FILES:
+            found = _by_engine(job, frames, end)
+        elif way in DIVISIONS:
+            found = _played(job, DIVISIONS[way](job, frames), _in_order, between, end)
+        else:
+            found = _played(job, frames, WAYS[way], between, end)
         for name, rows in expected.items():
             assert_frame_equal(found[name].select(rows.columns), rows, check_row_order=False, check_exact=True)
     except AssertionError as error:
@@ -196,6 +251,6 @@ def _smallest(found: Counterexample, job: KeyedJob) -> Counterexample:
     for run, name, row in reversed(places):
         fewer = [{one: list(rows) for one, rows in of.items()} for of in runs]
         del fewer[run][name][row]
-        if difference := _difference(job, fewer, found.way):
+        if difference := _difference(job, fewer, found.way, found.between):
             runs, found = fewer, replace(found, runs=fewer, difference=difference)
     return found

@@ -1,12 +1,16 @@
-"""`verify`: no shipped job depends on how its events come, and one that does is found, made small, and written as a test."""
+"""`verify`: a job whose answer depends on how its events come is found, made small, and written as a test."""
 
 import random
 import runpy
+from datetime import timedelta
 
 import polars as pl
 import pytest
 
 from keyfold import STEP_DECIDES, Input, KeyedJob, Step, Stream, required
+from keyfold.keyed.calling import harness
+from keyfold.keyed.calling.step_call import Called, call_once
+from keyfold.keyed.job import DEADLINE
 from keyfold.operators import (
     Held,
     Pattern,
@@ -25,17 +29,10 @@ from keyfold.operators import sum as sum_of
 from keyfold.operators import totals as totals_of
 from keyfold.testing import Counterexample, assert_one_answer, verify
 from keyfold.testing.made_events import made_events
+from keyfold.testing.verifying import DIVISIONS
 from spark_jobs.jobs.registry import JOBS
+from tests.keyfold.keyed.handwritten_steps import CASES
 from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, totals
-
-# Their answers come from a service, or from tables that made events do not fit.
-MADE = [name for name in JOBS if name not in ("batched_enrichment", "sales_with_products")]
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_a_shipped_job_gives_one_answer_however_its_events_come(name):
-    found = verify(JOBS[name], rounds=1)
-    assert found is None, found and found.difference
 
 
 def first_click(state, events, clock):
@@ -82,8 +79,43 @@ def test_the_written_test_plays_the_same_events_on_the_job_of_the_project(tmp_pa
     path.write_text(Counterexample("model_totals", "in any order", runs, "").as_test())
     monkeypatch.setattr("keyfold.testing.assert_one_answer", lambda *given: played.append(given))
     runpy.run_path(str(path))["test_model_totals_gives_one_answer"]()
-    assert played == [(JOBS["model_totals"], runs, "in any order")]
+    assert played == [(JOBS["model_totals"], runs, "in any order", timedelta(hours=1))]
     assert_one_answer(*played[0])
+
+
+def expired_first(job, state, events, clock):
+    """The rule as it was: what is due by the batch's watermark comes before all of its events."""
+    due = state.filter(pl.col(DEADLINE) <= clock.watermark).select(job.key)
+    before = state.join(due, on=job.key, how="semi")
+    first = call_once(job, before, events.clear(), clock)
+    rest = pl.concat([state.join(due, on=job.key, how="anti"), first.state_after(job, before)])
+    second = call_once(job, rest, events, clock)
+    tables = {
+        name: pl.concat([one.tables[name] for one in (first, second) if name in one.tables])
+        for name in {*first.tables, *second.tables}
+    }
+    return Called(second.state_after(job, rest), tables)
+
+
+@pytest.mark.parametrize("name", ["count with timeout", "first of each"])
+def test_a_step_that_depends_on_how_runs_are_cut_is_found_and_made_small(name, monkeypatch):
+    job = CASES[name].job(timedelta(minutes=2))
+    assert verify(job, rounds=16) is None
+    monkeypatch.setattr(harness, "call_step", expired_first)
+    found = verify(job, rounds=60)
+    assert found is not None
+    assert found.way in DIVISIONS or found.way == "in slices of event time"
+    assert sum(len(rows) for run in found.runs for rows in run.values()) <= 3
+    with pytest.raises(AssertionError, match="the answer differs when the events come"):
+        assert_one_answer(job, found.runs, found.way, found.between)
+    monkeypatch.undo()
+    assert_one_answer(job, found.runs, found.way, found.between)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_hand_written_step_gives_one_answer_in_memory_and_in_files(name):
+    found = verify(CASES[name].job(timedelta(minutes=2)), rounds=11)
+    assert found is None, found and (found.way, found.runs, found.difference)
 
 
 def test_a_stream_is_joined_with_itself():
