@@ -26,4 +26,5 @@ def assert_close(
     for row, other in zip(found, wanted, strict=True):
         assert row.keys() == other.keys()
         for name, value in row.items():
-            assert value == (pytest.approx(other[name], rel=rel, abs=abs) if isinstance(value, float) else other[name])
+            expected = pytest.approx(other[name], rel=rel, abs=abs) if isinstance(value, float) else other[name]
+            assert value == expected, f"{name} of {row}"

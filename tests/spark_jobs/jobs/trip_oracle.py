@@ -77,7 +77,8 @@ class Vehicle:
 def _trip(points: list[Event], arrival: list[Event], moving_speed: float, reason: str) -> dict:
     way = points + arrival
     legs = [(a, b, (b["time"] - a["time"]) / SECOND) for a, b in pairwise(way)]
-    distance, seconds = sum(metres(a, b) for a, b, _ in legs), (way[-1]["time"] - way[0]["time"]) / SECOND
+    # Legs are told in whole micrometres.
+    distance, seconds = sum(round(metres(a, b), 6) for a, b, _ in legs), (way[-1]["time"] - way[0]["time"]) / SECOND
     fuel = [point["fuel_level"] for point in way if point["fuel_level"] is not None]
     used = sum(max(a - b, 0) for a, b in pairwise(fuel)) if fuel else None
     told = [point["acceleration"] for point in way if point["acceleration"] is not None]
@@ -98,8 +99,7 @@ def _trip(points: list[Event], arrival: list[Event], moving_speed: float, reason
         "average_speed": distance / seconds * 3.6 if seconds else None,
         "top_speed": max(point["speed"] for point in points),
         "fuel_used": used,
-        # Legs are told in whole micrometres: what rounds to none was no way.
-        "litres_per_100_km": used / (distance / 100_000) if used is not None and round(distance, 6) > 0 else None,
+        "litres_per_100_km": used / (distance / 100_000) if used is not None and distance > 0 else None,
         "harsh_braking": sum(one <= -HARSH_BRAKING for one in told) if told else None,
         "harsh_acceleration": sum(one >= HARSH_ACCELERATION for one in told) if told else None,
         "highest_engine_temperature": max(heat, default=None),
