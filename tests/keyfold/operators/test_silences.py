@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keyfold.testing import assert_one_answer
+from keyfold.testing.verifying import IN_FILES
 from tests.examples import examples
 from tests.keyfold.operators.every_operator import EVERY_OPERATOR
-from tests.silences import assert_one_answer_however_a_run_comes, assert_one_answer_in_any_runs
+from tests.silences import assert_one_answer_however_a_run_comes, assert_one_answer_in_any_runs, events_apart
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 DURATIONS = st.lists(
@@ -33,3 +35,13 @@ def test_neither_order_nor_slices_change_an_answer(name, durations, seed):
 @given(durations=DURATIONS, seed=SEEDS)
 def test_nor_do_the_runs_in_which_events_come(name, durations, seed):
     assert_one_answer_in_any_runs(EVERY_OPERATOR[name].of(durations), random.Random(seed))
+
+
+@examples(300)
+@given(
+    name=st.sampled_from([name for name in EVERY_OPERATOR if "processing" not in name]), durations=DURATIONS, seed=SEEDS
+)
+def test_the_engine_gives_that_answer_of_files(name, durations, seed):
+    job, chance = EVERY_OPERATOR[name].of(durations), random.Random(seed)
+    runs = [{table: rows.to_dicts() for table, rows in events_apart(job, chance).items()} for _ in range(2)]
+    assert_one_answer(job, runs, IN_FILES)
