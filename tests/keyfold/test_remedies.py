@@ -97,7 +97,9 @@ class House:
 
     def totals(self):
         """What the job's table says: clicks by user."""
-        return dict(rows_of(self.lakehouse.table("totals")).select("user", "clicks").rows())
+        rows = rows_of(self.lakehouse.table("totals")).select("user", "clicks")
+        assert not rows["user"].is_duplicated().any()
+        return dict(rows.rows())
 
     def events(self):
         """The users of the event table's rows."""

@@ -69,6 +69,7 @@ def test_a_ride_has_the_newest_reading_of_its_station_at_its_start_two_hours_old
     harness.assert_nothing_lost()
     assert harness.state.is_empty()
     found = harness.written["ride_weather"]
+    assert found.height == len(rides)
     assert dict(found.select("ride_id", "temp").rows()) == {
         "none": None, "at once": 1.0, "later": 1.0, "newer": 2.0, "last": 2.0, "old": None, "far": None, "other": 9.0
     }  # fmt: skip
