@@ -14,7 +14,9 @@ from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.job.tables import Append
+from keyfold.keyed.parts.part_rows import SIZES, Sizes
 from keyfold.keyed.runner import RunOptions
+from keyfold.keyed.running import operator
 from keyfold.lakehouse import fail_points
 from tests.keyfold.keyed.toy_jobs import START, WINDOW_TOTAL, totals, windows, windows_step
 
@@ -33,9 +35,15 @@ def as_unbroken(lake):
     assert (done.total_events, done.total_rows) == (4, {"totals": 4, "changes": 4, "late.totals": 0})
 
 
+@pytest.mark.parametrize(
+    "sizes", [SIZES, Sizes(rows_a_group=1, rows_a_segment=2, inline_bytes=0, small_bytes=0)], ids=["", "tiny"]
+)
 @pytest.mark.parametrize("is_first", [False, True])
 @pytest.mark.parametrize("point", OF_A_BATCH)
-def test_a_power_cut_at_any_point_of_a_batch_loses_and_doubles_nothing(lake, cut_power, point, is_first):
+def test_a_power_cut_at_any_point_of_a_batch_loses_and_doubles_nothing(
+    lake, cut_power, monkeypatch, point, is_first, sizes
+):
+    monkeypatch.setattr(operator, "SIZES", sizes)
     lake.click(("ann", 0), ("bob", 1))
     if not is_first:
         lake.run(totals())
