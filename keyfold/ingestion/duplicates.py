@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 import polars_hash as ph
 
-from keyfold.ingestion.kafka.messages import message_columns
+from keyfold.ingestion.kafka.message_columns import message_columns
 from keyfold.stream import Stream
 from keyfold.times import to_micros
 

@@ -5,13 +5,14 @@ from datetime import datetime
 import polars as pl
 
 from keyfold.errors import KeyfoldError
+from keyfold.ingestion.child import ChildEndedError
 from keyfold.ingestion.ingest_records import AdmittedFile
-from keyfold.ingestion.kafka.messages import Messages, TopicReader, message_columns
+from keyfold.ingestion.kafka.message_columns import message_columns
+from keyfold.ingestion.kafka.messages import Messages, TopicReader
 from keyfold.ingestion.kafka.offsets import OffsetRange
 from keyfold.ingestion.kafka.settings import KafkaSettings
 from keyfold.ingestion.listing import is_as_admitted, refusal
-from keyfold.ingestion.parsing import UnreadableFileError, parse_messages
-from keyfold.ingestion.parsing.child import ReaderEndedError, parse_file_safely
+from keyfold.ingestion.parsing import UnreadableFileError, parse_file_safely, parse_messages
 from keyfold.ingestion.split import Split, SplitResult, TopicAccess
 from keyfold.ingestion.split_writer import SplitWriter
 from keyfold.privacy import errors_without_values
@@ -56,7 +57,8 @@ def _read_topic(split: Split, access: TopicAccess, writer: SplitWriter) -> None:
         return
     settings = KafkaSettings.of_worker(access.bootstrap, access.settings)
     columns = message_columns(split.stream.raw_schema.names)
-    with TopicReader(settings, access.name, columns, record_gaps=access.record_gaps) as reader:
+    longest = split.stream.max_line_bytes
+    with TopicReader(settings, access.name, columns, longest=longest, record_gaps=access.record_gaps) as reader:
         for place, offsets in split.ranges:
             for found in reader.read(offsets):
                 if isinstance(found, OffsetRange):
@@ -115,8 +117,10 @@ def _parsed(split: Split, place: int, path: Place, attempts: int = 2) -> SplitWr
                 taken.write()
     except BaseException as error:
         taken.discard()
-        if isinstance(error, ReaderEndedError) and attempts > 1:
-            return _parsed(split, place, path, attempts - 1)
+        if isinstance(error, ChildEndedError):
+            if attempts > 1:
+                return _parsed(split, place, path, attempts - 1)
+            return _rejected(split, path, f"the file cannot be read: its reader {error}")
         if isinstance(error, UnreadableFileError):
             return _rejected(split, path, str(error))
         raise

@@ -26,6 +26,7 @@ from keyfold.stream import Stream
 TRAILING_RUNS = 20
 _MOST_LATE = _MOST_QUARANTINED = 0.05
 _LONGEST_NAME = 100
+_LONGEST_REASON = 300
 _MOST_NAMED = 3
 _FEW_LINES = 10
 """A file with fewer bad lines is not called bad as a whole."""
@@ -129,7 +130,8 @@ def quarantined(lakehouse: Lakehouse, stream: str) -> Finding:
     if max(bad, bad_now) < _MOST_QUARANTINED and not unreadable and not whole:
         return True, found
     reasons = [
-        f"{_plain(reason or '')} ({count:,})" for reason, count in reasons_of(rows).head(_MOST_NAMED).iter_rows()
+        f"{_plain(reason or '', _LONGEST_REASON)} ({count:,})"
+        for reason, count in reasons_of(rows).head(_MOST_NAMED).iter_rows()
     ]
     parts = [f"{found}, most often for: {'; '.join(reasons)}"]
     parts += [f"unreadable: {_named(unreadable)}"] if unreadable else []
@@ -195,9 +197,12 @@ def _unknown(stream: Stream, names: Sequence[str]) -> str:
     return ", ".join(map(_plain, names))
 
 
-def _plain(name: str) -> str:
-    """Replace punctuation in a foreign name: Dagster's pages render descriptions as Markdown."""
-    return re.sub(r"[^\w .-]", "�", name)[:_LONGEST_NAME]
+def _plain(text: str, longest: int = _LONGEST_NAME) -> str:
+    """Replace signs of markup in text with foreign names: Dagster's pages render descriptions as Markdown.
+
+    Round brackets stay: they are markup only behind square ones.
+    """
+    return re.sub(r"[^\w .,;:'\"%=+()-]", "�", text)[:longest]
 
 
 def _hours(length: timedelta) -> str:

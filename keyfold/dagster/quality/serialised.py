@@ -13,6 +13,8 @@ from typing import Any, cast
 
 import polars as pl
 
+from keyfold.sql_bounds import excess_of
+
 SerialisedExpectation = Mapping[str, object]
 """One expectation in GX's serialised form."""
 
@@ -88,8 +90,10 @@ def run_query(query: str, rows: pl.LazyFrame, schema: Mapping[str, Any]) -> pl.L
     """Return what a query gives over the table `{batch}`.
 
     Raises:
-        Refused: the query is wrong, or reads a file.
+        Refused: the query is wrong, too long or nested too deeply (`sql_bounds`), or reads a file.
     """
+    if excess := excess_of(query):
+        raise Refused(f"the query is not evaluated: {excess}")
     if not re.match(r"[\s(]*(select|with)\b", query, re.IGNORECASE):
         raise Refused("the query does not begin with SELECT or WITH")
     # Polars' table functions, `read_csv` and the like. Wherever the word is: literals and comments could hide a call from a

@@ -4,17 +4,18 @@ The consumer is assigned partitions and does not join a group. It commits no off
 far a topic has been read.
 """
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from keyfold.ingestion.kafka.decoded import Decoded
+from keyfold.ingestion.kafka.message_columns import KEY, TIMESTAMP, TOMBSTONE, key_texts, raw_columns
 from keyfold.ingestion.kafka.offsets import OffsetRange, lost_error
 from keyfold.ingestion.kafka.settings import KafkaSettings
 from keyfold.lazy_names import from_extra
@@ -38,15 +39,11 @@ SILENCE = 60.0
 
 CHUNK_MESSAGES = 50_000
 CHUNK_BYTES = 16 << 20
-"""Limits of what is parsed at once, as for files."""
+"""Limits of what is parsed at once, as for files. `CHUNK_BYTES` is also one of decoded values, which may be longer than framed ones."""
 
 _FIRST = 500
 _LOOK = 0.05
 """Seconds after which a call for messages returns those that have arrived."""
-
-_MILLIS = pa.timestamp("ms", tz="UTC")
-_HEADER = "kafka_header."
-_TOMBSTONE = "kafka_tombstone"
 
 Numbers = npt.NDArray[np.int64]
 
@@ -72,20 +69,6 @@ class Messages:
     faults: Mapping[int, str] = field(default_factory=dict)
 
 
-def message_columns(raw_columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the raw columns of a stream that come from outside of a message's value.
-
-    `kafka_topic`, `kafka_partition`, `kafka_offset`, `kafka_timestamp` (set by producer or broker), `kafka_key` and
-    `kafka_header.NAME` (UTF-8 text; the last header of that name), `kafka_headers` (all, as a JSON list of pairs),
-    `kafka_tombstone` (whether the message has no value; then it is an event all the same).
-    """
-    known = {
-        *("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_key", "kafka_headers"),
-        _TOMBSTONE,
-    }
-    return tuple(name for name in dict.fromkeys(raw_columns) if name in known or name.startswith(_HEADER))
-
-
 class TopicReader:
     """A consumer of one topic; a context manager.
 
@@ -93,10 +76,13 @@ class TopicReader:
         settings: settings of the connection.
         topic: name of the topic.
         columns: raw columns needed besides the value, from `message_columns`.
+        longest: most bytes of a message that is decoded.
         record_gaps: whether ranges of expired messages are returned; otherwise they are an error.
     """
 
-    def __init__(self, settings: KafkaSettings, topic: str, columns: Sequence[str], *, record_gaps: bool) -> None:
+    def __init__(
+        self, settings: KafkaSettings, topic: str, columns: Sequence[str], *, longest: int, record_gaps: bool
+    ) -> None:
         self._settings, self._topic, self._columns, self._record_gaps = settings, topic, columns, record_gaps
         self._trouble = ""
         self._registry = None
@@ -104,7 +90,7 @@ class TopicReader:
             # Its libraries take as long to import as all others of ingest, and few topics need them.
             from keyfold.ingestion.kafka.registry import Registry  # noqa: PLC0415
 
-            self._registry = Registry(settings.registry)
+            self._registry = Registry(settings, longest)
         try:
             self._consumer = Consumer(
                 # The client requires a group, which is not used.
@@ -171,15 +157,13 @@ class TopicReader:
             elif time.monotonic() - heard > SILENCE:
                 raise OSError(self._silent(wanted, position))
             if len(taken) >= CHUNK_MESSAGES or taken_bytes >= CHUNK_BYTES or lost or position >= wanted.end:
-                if taken:
-                    yield self._messages(wanted.partition, taken)
+                yield from self._chunks(wanted.partition, taken)
                 taken, taken_bytes = [], 0
             if lost:
                 yield lost
                 # After an offset error the consumer has stopped: continue behind the gap.
                 self._assign(wanted.partition, position)
-        if taken:
-            yield self._messages(wanted.partition, taken)
+        yield from self._chunks(wanted.partition, taken)
 
     def _judge(self, message: Message, wanted: OffsetRange, position: int) -> tuple[int, OffsetRange | None]:
         """Return the next position after an error, and the expired range if there is one."""
@@ -224,83 +208,51 @@ class TopicReader:
             f"{position} of partition {wanted.partition}, which was planned to be read to {wanted.end}"
         )
 
-    def _messages(self, partition: int, taken: Sequence[Message]) -> Messages:
-        offsets = np.fromiter(map(Message.offset, taken), np.int64, len(taken))
+    def _chunks(self, partition: int, taken: Sequence[Message]) -> Iterator[Messages]:
+        """Decode messages, and yield them in chunks of bounded size."""
+        # `map` over C methods again.
+        values = list(map(Message.value, taken))
+        keys = list(map(Message.key, taken)) if KEY in self._columns else []
+        if self._registry is None:
+            if taken:
+                yield self._messages(partition, taken, values, keys, {})
+            return
+        parts = [values, keys] if keys else [values]
+        decoded = self._registry.decode([one for message in zip(*parts, strict=True) for one in message])
+        begin, size = 0, 0
+        rows: list[tuple[Decoded, ...]] = []
+        for message in zip(*[decoded] * len(parts), strict=True):
+            rows.append(message)
+            size += sum(len(one.text or b"") for one in message)
+            if size >= CHUNK_BYTES or begin + len(rows) == len(taken):
+                end = begin + len(rows)
+                faults = {at: row[0].fault for at, row in enumerate(rows) if row[0].fault}
+                texts = key_texts(keys[begin:end], [row[1] for row in rows], faults) if keys else []
+                yield self._messages(partition, taken[begin:end], [row[0].text for row in rows], texts, faults)
+                begin, size, rows = end, 0, []
+
+    def _messages(
+        self,
+        partition: int,
+        taken: Sequence[Message],
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | str | None],
+        faults: dict[int, str],
+    ) -> Messages:
         # The times cost a call per message: read them only if they are used. A topic's kind of time may change, so the broker's
         # time counts only if all messages of a chunk have it.
         is_append = taken[0].timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME
-        times = [message.timestamp() for message in taken] if is_append or "kafka_timestamp" in self._columns else []
+        times = [message.timestamp() for message in taken] if is_append or TIMESTAMP in self._columns else []
         is_append = is_append and all(kind == TIMESTAMP_LOG_APPEND_TIME for kind, _ in times)
-        values, faults = list(map(Message.value, taken)), dict[int, str]()
-        if self._registry is not None:
-            values, faults = self._registry.decode(values)
-        columns: dict[str, Any] = {}
-        for name in self._columns:
-            if name == _TOMBSTONE:
-                # Not of `values`: there, what the registry could not decode is None too.
-                are_gone = [message.value() is None for message in taken]
-                columns[name] = pa.array(are_gone)
-                values = [b"{}" if is_gone else value for is_gone, value in zip(are_gone, values, strict=True)]
-            elif name == "kafka_topic":
-                columns[name] = pa.repeat(pa.scalar(self._topic), len(taken))
-            elif name == "kafka_partition":
-                columns[name] = pa.repeat(pa.scalar(partition, pa.int64()), len(taken))
-            elif name == "kafka_offset":
-                columns[name] = pa.array(offsets)
-            elif name == "kafka_timestamp":
-                columns[name] = pa.array([None if at < 0 else at for _, at in times], _MILLIS)
-            elif name == "kafka_key":
-                columns[name] = _texts(name, self._keys(taken, faults), faults)
-            elif name == "kafka_headers":
-                columns[name] = _texts(name, [_all_headers(message) for message in taken], faults)
-            else:
-                wanted = name.removeprefix(_HEADER)
-                columns[name] = _texts(name, [_header(message, wanted) for message in taken], faults)
+        columns = raw_columns(self._columns, taken, keys, [at for _, at in times], faults)
+        if TOMBSTONE in self._columns:
+            # Then one without a value is an event. Not of `values`: what cannot be decoded is None there too.
+            values = [b"{}" if message.value() is None else value for message, value in zip(taken, values, strict=True)]
         return Messages(
             partition,
-            offsets,
+            np.fromiter(map(Message.offset, taken), np.int64, len(taken)),
             values,
             np.array([at for _, at in times], np.int64) * 1000 if is_append else None,
-            pa.table(columns),
+            columns,
             faults,
         )
-
-    def _keys(self, taken: Sequence[Message], faults: dict[int, str]) -> Sequence[bytes | str | None]:
-        keys = [message.key() for message in taken]
-        if self._registry is None:
-            return keys
-        decoded, of_keys = self._registry.decode(keys)
-        for at, fault in of_keys.items():
-            faults.setdefault(at, f"kafka_key: {fault}")
-            decoded[at] = None
-        # A key that is a text is that text, and not JSON's form of it.
-        return [
-            json.loads(new) if new and new != old and new[:1] == b'"' else new
-            for old, new in zip(keys, decoded, strict=True)
-        ]
-
-
-def _header(message: Message, name: str) -> bytes | str | None:
-    return next((value for key, value in reversed(message.headers() or []) if key == name), None)
-
-
-def _all_headers(message: Message) -> bytes | None:
-    headers = message.headers()
-    if not headers:
-        return None
-    pairs = [
-        [name, value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value]
-        for name, value in headers
-    ]
-    return json.dumps(pairs, ensure_ascii=False).encode()
-
-
-def _texts(name: str, values: Sequence[bytes | str | None], faults: dict[int, str]) -> pa.Array:
-    texts: list[str | None] = []
-    for position, value in enumerate(values):
-        try:
-            texts.append(value.decode() if isinstance(value, bytes) else value)
-        except UnicodeDecodeError as error:
-            texts.append(None)
-            faults.setdefault(position, f"{name} is not UTF-8: {error.reason} at byte {error.start}")
-    return pa.array(texts, pa.string())

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from keyfold.errors import Misconfigured
 from keyfold.project import project_if_any
@@ -32,6 +33,11 @@ PREFIX = "kafka://"
 _ADDRESSES = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(?:,(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5})*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _REGISTRY = "schema.registry."
+_REGISTRY_URL = f"{_REGISTRY}url"
+_LOGIN = re.compile(r"(?<=://)[^/\s,]*@")
+_REGISTRY_ADDRESS = re.compile(
+    r"(https?://([^/\s,@?#]*@)?([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?|mock://[\w.-]*)(/[^\s,@?#]*)?"
+)
 _OWN_SETTINGS = [
     "auto.offset.reset",
     "enable.auto.commit",
@@ -77,9 +83,15 @@ class KafkaSettings:
             raise Misconfigured(
                 f"{CONF_VARIABLE}: {own[0]} is set by Keyfold, since exactly-once delivery depends on it; remove it"
             )
-        if any(name.startswith(_REGISTRY) for name in conf) and not conf.get(f"{_REGISTRY}url"):
+        if any(name.startswith(_REGISTRY) for name in conf) and not conf.get(_REGISTRY_URL):
             raise Misconfigured(
-                f"{CONF_VARIABLE} has settings of a schema registry without {_REGISTRY}url: add its address"
+                f"{CONF_VARIABLE} has settings of a schema registry without {_REGISTRY_URL}: add its address"
+            )
+        addresses = conf.get(_REGISTRY_URL)
+        if addresses and not all(map(_REGISTRY_ADDRESS.fullmatch, addresses.split(","))):
+            raise Misconfigured(
+                f"{CONF_VARIABLE}: {_REGISTRY_URL} must be https://HOST:PORT, several separated by commas; give a login as "
+                f"{_REGISTRY}basic.auth.user.info=USER:PASSWORD"
             )
         return cls(bootstrap, conf)
 
@@ -115,10 +127,19 @@ class KafkaSettings:
         own = {name: value for name, value in self.conf.items() if name.startswith(_REGISTRY)}
         return {name.removeprefix(_REGISTRY): value for name, value in own.items()}
 
+    @property
+    def registry_address(self) -> str:
+        """The address of the schema registry, without the login that it may have."""
+        return _LOGIN.sub("", self.conf.get(_REGISTRY_URL, "").partition("?")[0])
+
     def without_secrets(self, text: object) -> str:
         """Return a client's message without the values of secret settings."""
-        hidden = {f"{name}.secret": value for name, value in self.conf.items() if _is_secret(name, value)}
-        return without_secrets(str(text), hidden)
+        secrets = [value for name, value in self.conf.items() if _is_secret(name, value)]
+        # Of a login `user:password`, each part too: libraries quote them apart, and decoded.
+        logins = [*secrets, *(login[0].strip("@") for login in _LOGIN.finditer(self.conf.get(_REGISTRY_URL, "")))]
+        passwords = [login.partition(":")[2] for login in logins if ":" in login]
+        texts = [*secrets, *logins, *passwords, *map(unquote, passwords)]
+        return without_secrets(str(text), {f"{at}.secret": value for at, value in enumerate(texts)})
 
 
 def kafka_topics(environment: Mapping[str, str] = os.environ) -> dict[str, str]:

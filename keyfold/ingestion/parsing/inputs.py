@@ -18,6 +18,7 @@ import pyarrow as pa
 from polars.exceptions import PanicException
 
 from keyfold.errors import first_line
+from keyfold.ingestion.child import WorkFailedError, in_child
 from keyfold.ingestion.parsing.csv_lines import read_csv
 from keyfold.ingestion.parsing.exploding import exploded
 from keyfold.ingestion.parsing.json_lines import read_json, read_objects, read_values
@@ -64,6 +65,30 @@ def parse_file(
                 continue
             for part in exploded(stream, rows):
                 yield validate_rows(stream, part, arrived, value, oldest)
+
+
+def parse_file_safely(
+    stream: Stream, path: Place, arrived: datetime, landing: Place, oldest: datetime | None
+) -> Iterator[ValidatedRows]:
+    """Parse a file as `parse_file` does; a binary file (Parquet) in a child process.
+
+    Compressed text needs none: zlib and the checksum of gzip find what has flipped.
+
+    Raises:
+        UnreadableFileError: the file is rejected as a whole; rows yielded before do not count.
+        ChildEndedError: the child ended, or did not answer.
+        OSError: a disk or store fails.
+    """
+    arguments = (stream, path, arrived, landing, oldest)
+    if file_type(path).format != "parquet":
+        yield from parse_file(*arguments)
+        return
+    try:
+        yield from in_child(parse_file, *arguments)
+    except UnreadableFileError:
+        raise
+    except WorkFailedError as error:
+        raise UnreadableFileError(f"the file cannot be read: {error}") from None
 
 
 @contextmanager

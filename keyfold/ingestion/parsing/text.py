@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types
 
+from keyfold.ingestion.child import WorkFailedError
 from keyfold.lakehouse.files import open_for_reading
 from keyfold.storage.place import Place
 
@@ -29,7 +30,7 @@ _MIB = 1 << 20
 _NEWLINE = ord("\n")
 
 
-class UnreadableFileError(Exception):
+class UnreadableFileError(WorkFailedError):
     """A file that goes to quarantine as a whole; the message is the reason."""
 
 

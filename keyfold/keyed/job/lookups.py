@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from keyfold.errors import Damaged, InvalidData, Misconfigured, NotFound
 from keyfold.lakehouse.files import new_file
+from keyfold.privacy import MASK
 from keyfold.schemas import Columns, declared_schema, names_of
 from keyfold.storage.place import Place, to_place
 
@@ -134,7 +135,9 @@ def conform_lookup(where: str, lookup: Lookup, rows: pl.DataFrame) -> pl.DataFra
         InvalidData: a column is missing, a value does not fit its type, or a key is NULL or repeated.
     """
     if lacking := [name for name in lookup.columns.names if name not in rows.columns]:
-        raise InvalidData(f"{where} has no column {', '.join(lacking)}; it has {', '.join(rows.columns)}")
+        # In a file without a header, the first row's values are taken for names.
+        there = f"{len(rows.columns)} others" if lookup.private else ", ".join(rows.columns)
+        raise InvalidData(f"{where} has no column {', '.join(lacking)}; it has {there}")
     wanted = _kinds(lookup.columns)
     given = rows.select(list(wanted))
     try:
@@ -144,7 +147,7 @@ def conform_lookup(where: str, lookup: Lookup, rows: pl.DataFrame) -> pl.DataFra
             pl.col(name).cast(kind) for name, kind in given.schema.items() if kind not in (pl.String, pl.Null)
         )
     except pl.exceptions.PolarsError as error:
-        raise InvalidData(f"{where} has values that do not fit its columns: {str(error).splitlines()[0]}") from None
+        raise InvalidData(f"{where} has values that do not fit its columns: {_said(lookup, error)}") from None
     # A cast silently cuts values: 1.5 to 1, and nanoseconds to microseconds. Compare the values cast back.
     if cut := [name for name in back.columns if not back[name].eq_missing(given[name]).all()]:
         raise InvalidData(
@@ -155,7 +158,8 @@ def conform_lookup(where: str, lookup: Lookup, rows: pl.DataFrame) -> pl.DataFra
         raise InvalidData(f"{where} has rows without a value in {', '.join(without)}, its key; fill or remove them")
     repeated = rows.filter(pl.struct(lookup.key).is_duplicated())
     if repeated.height:
-        key = ", ".join(f"{name}={value!r}" for name, value in repeated.select(lookup.key).row(0, named=True).items())
+        first = repeated.select(lookup.key).row(0, named=True)
+        key = ", ".join(f"{name}={MASK if name in lookup.private else repr(first[name])}" for name in first)
         raise InvalidData(f"{where} has the key {key} more than once; a lookup has one row a key")
     return rows.sort(lookup.key)
 
@@ -199,7 +203,14 @@ def _read(where: str, lookup: Lookup, place: Place) -> pl.DataFrame:
         _check_size(where, place.stat().st_size)
         return conform_lookup(where, lookup, _rows_of(form, place.read_bytes(), _kinds(lookup.columns)))
     except (DeltaError, pl.exceptions.PolarsError) as error:
-        raise InvalidData(f"{where} cannot be read: {str(error).splitlines()[0]}") from None
+        raise InvalidData(f"{where} cannot be read: {_said(lookup, error)}") from None
+
+
+def _said(lookup: Lookup, error: Exception) -> str:
+    """Return the first line of an error, which may quote any value of a lookup."""
+    if lookup.private:
+        return f"the reason is not shown, as it may quote values of {', '.join(lookup.private)}"
+    return str(error).splitlines()[0]
 
 
 def _kinds(columns: pa.Schema) -> dict[str, pl.DataType]:

@@ -10,12 +10,16 @@ import re
 import polars as pl
 
 from keyfold.errors import InvalidData
+from keyfold.sql_bounds import excess_of
 
 _WORDS = re.compile(
     r"""(?P<allowed>(?<![\w&])'[^']*' | "[^"]*" | `[^`]*` | \bdistinct\s+from\b)
     | (?P<refused>\b(?:select|from)\b | \b(?:read|scan)_\w*(?=\s*\() | -- | /\* | [\w&]' | ['"`$#;])""",
     re.IGNORECASE | re.VERBOSE,
 )
+
+_SHOWN = 40
+"""Characters of a text that are shown where it is too long."""
 
 
 def sql_expression(where: str, text: str) -> pl.Expr:
@@ -26,13 +30,16 @@ def sql_expression(where: str, text: str) -> pl.Expr:
         text: the expression. Write a column whose name is a word of SQL in double quotes.
 
     Raises:
-        InvalidData: the text has a query, a function that reads files, a comment, or a quote of another kind.
+        InvalidData: the text has a query, a function that reads files, a comment, or a quote of another kind; or it is too long
+            or nested too deeply (`sql_bounds`).
         pl.exceptions.PolarsError: it is no expression.
 
     Example:
         >>> pl.DataFrame({"clicks": [2]}).select(sql_expression("--set clicks", "clicks * 2")).item()
         4
     """
+    if excess := excess_of(text):
+        raise InvalidData(f"{where}={text[:_SHOWN]}…: {excess}")
     for word in _WORDS.finditer(text):
         if word["refused"]:
             raise InvalidData(

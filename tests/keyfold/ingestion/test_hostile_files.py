@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from keyfold.ingestion import ingest
-from keyfold.ingestion.parsing import child
+from keyfold.ingestion import child, ingest
+from keyfold.ingestion.parsing import parse_file_safely
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.stream import Stream
 from spark_jobs.streams import METRICS
@@ -115,7 +115,7 @@ def test_a_file_whose_reader_crashes_is_tried_again_in_another_process(
 
 
 def parsed(path: Path) -> int:
-    found = child.parse_file_safely(EVENTS, path, datetime.now(UTC), path.parent, None)
+    found = parse_file_safely(EVENTS, path, datetime.now(UTC), path.parent, None)
     return sum(rows.accepted.height for rows in found)
 
 
@@ -125,7 +125,7 @@ def test_a_reader_that_answers_no_more_is_ended(landing: Path, monkeypatch: pyte
     hangs = child._idle[os.getpid()][-1]
     os.kill(hangs._process.pid, signal.SIGSTOP)
     monkeypatch.setattr(child, "SILENCE", 0.1)
-    with pytest.raises(child.ReaderEndedError, match=r"has not gone on for 0\.1 s"):
+    with pytest.raises(child.ChildEndedError, match=r"has not gone on for 0\.1 s"):
         parsed(landing / "a.parquet")
     assert not hangs.is_usable
 
@@ -134,7 +134,7 @@ def test_threads_that_parse_at_the_same_time_get_the_rows_of_their_own_files(lan
     paths = [landing / f"{at}.parquet" for at in range(3)]
     for path in paths:
         path.write_bytes(parquet())
-    found = [child.parse_file_safely(EVENTS, path, datetime.now(UTC), landing, None) for path in paths]
+    found = [parse_file_safely(EVENTS, path, datetime.now(UTC), landing, None) for path in paths]
     # Each is begun before another one is read to its end.
     first = [next(rows).accepted.height for rows in found]
     assert first == [COUNT] * 3

@@ -119,7 +119,20 @@ def test_names_in_files_are_told_without_marks_that_a_page_would_take_for_markup
     (landing / "![x](\\\\evil.example\\b.png).csv").write_text("timestamp,value,![x](http://evil.example/b.png)\n")
     _, text = health.drift(METRICS, landing)
     assert "evil.example" in text
-    assert not set(text) & set("![]()<>/\\`")
+    assert not set(text) & set("![]<>/\\`*#|")
+
+
+def test_reasons_of_our_own_are_told_as_they_are(lakehouse):
+    landing = lakehouse.landing("weather")
+    landing.mkdir(parents=True)
+    (landing / "a.csv").write_text("station_id,time,temp\nEWR,2026-01-01T00:00:00Z,1,2\n,,\n")
+    (landing / "b.other").write_text("x\n")
+    ingest(lakehouse, WEATHER, landing, settle=timedelta(0), runners=Runners("local"))
+    passed, text = health.quarantined(lakehouse, "weather")
+    assert not passed
+    assert "the row has 4 fields, the header 3 (1)" in text
+    assert "(.ndjson, .jsonl, .json and .csv, also with .gz, and .parquet) (1)" in text
+    assert "\N{REPLACEMENT CHARACTER}" not in text
 
 
 def test_of_a_stream_with_private_columns_unknown_ones_are_counted_and_not_named(lakehouse):

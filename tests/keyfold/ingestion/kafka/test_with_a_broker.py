@@ -297,7 +297,10 @@ def test_a_broker_that_falls_silent_breaks_the_run_off_and_the_next_one_goes_on(
         ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
     away = KafkaSettings("127.0.0.1:1")
     access = batch.TopicAccess(topic, away.bootstrap, (), record_gaps=False)
-    with changed(messages, SILENCE=0.5), messages.TopicReader(away, topic, (), record_gaps=False) as reader:
+    with (
+        changed(messages, SILENCE=0.5),
+        messages.TopicReader(away, topic, (), longest=1 << 24, record_gaps=False) as reader,
+    ):
         plan = ingest_journal(lakehouse, "clicks").plan(0)
         assert plan is not None
         assert plan.topic is not None

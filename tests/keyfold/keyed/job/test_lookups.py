@@ -1,5 +1,7 @@
 """Lookups: a step gets a small table whole, as it was when its batch was planned."""
 
+import json
+import traceback
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
@@ -190,6 +192,37 @@ def test_a_table_that_cannot_be_looked_up_in_fails_the_plan(shop, fault):
     home = shop.lakehouse.home
     with pytest.raises(kind, match=reason):
         lookups.KeptLookups("job named", job().lookups, home, home / "generation").plan()
+
+
+PLANTED = "Quetzalcoatlus"
+PRIVATE_FAULTS = {
+    "csv": {
+        "a key twice": f"item,title,price\n{PLANTED},a,1\n{PLANTED},b,2\n",
+        "another type": f"item,title,price\nt1,a,{PLANTED}\n",
+        "no header": f"{PLANTED},a,1\n",
+        "a value too many": f"item,title,price\nt1,a,1,{PLANTED}\n",
+        "a quote that is not closed": f'item,title,price\nt1,"{PLANTED},1\n',
+    },
+    "ndjson": {
+        "another type": json.dumps({"item": "t1", "title": "a", "price": PLANTED}),
+        "no JSON": f'{{"item": "t1", "title": {PLANTED}, "price": 1}}',
+        "other columns": json.dumps({PLANTED: 1}),
+        "an object": json.dumps({"item": "t1", "title": "a", "price": {PLANTED: PLANTED}}),
+    },
+    "parquet": {"no Parquet": PLANTED * 9},
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "fault"), [(form, fault) for form, faults in PRIVATE_FAULTS.items() for fault in faults]
+)
+def test_no_error_quotes_a_private_lookup(shop, form, fault):
+    shop.products(PRIVATE_FAULTS[form][fault], f"products.{form}")
+    home = shop.lakehouse.home
+    declared = Lookup(f"products.{form}", PRODUCT, "item", private=("item", "title", "price"))
+    with pytest.raises(KeyfoldError, match=r"lookup products .*products\.") as raised:
+        lookups.KeptLookups("job named", {"products": declared}, home, home / "generation").plan()
+    assert PLANTED not in "".join(traceback.format_exception(raised.value))
 
 
 def test_the_run_after_one_without_its_table_goes_on(shop):

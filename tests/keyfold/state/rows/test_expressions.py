@@ -1,11 +1,15 @@
 """An expression that an operator writes opens no file, and says nothing of its content; quoted names are columns."""
 
+import subprocess
+import sys
+
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import InvalidData
+from keyfold.sql_bounds import excess_of
 from keyfold.state.rows.expressions import sql_expression
 
 PLANTED = "planted-content"
@@ -94,3 +98,50 @@ def test_no_accepted_text_has_a_query_for_polars(before, after):
     # Polars gives the result of a query a name of its own.
     assert "subplan" not in found.lower()
     assert "POLARS_TMP" not in found
+
+
+NESTED = {
+    "a sum": lambda count: "x" + "+x" * count,
+    "a joined text": lambda count: "x" + "||x" * count,
+    "NULL asked again": lambda count: "x" + " IS NULL" * count,
+    "a cast": lambda count: "x" + "::int" * count,
+    "alternatives": lambda count: "x" + " OR x" * count,
+    "negations": lambda count: "NOT " * count + "x",
+    "brackets": lambda count: "(" * count + "x" + ")" * count,
+    "square brackets": lambda count: "x IN " + "[" * count + "1" + "]" * count,
+    "calls": lambda count: "coalesce(1, " * count + "x" + ")" * count,
+    "a between of a between": lambda count: "x" + " BETWEEN 1 AND x" * count,
+    "a between in brackets": lambda count: "(" * count + "x" + " BETWEEN 1 AND 2)" * count,
+    "a case of a case": lambda count: "CASE " * count + "x" + " WHEN 1 THEN 1 END" * count,
+    "a case in brackets": lambda count: "CASE (" * count + "x" + ") WHEN 1 THEN 1 END" * count,
+}
+
+
+@pytest.mark.parametrize("count", [501, 20_000])
+@pytest.mark.parametrize("nested", NESTED.values(), ids=NESTED)
+def test_what_would_overflow_polars_stack_is_refused(nested, count):
+    with pytest.raises(InvalidData, match=r"one within the other|characters, and at most"):
+        sql_expression("--set a", nested(count))
+
+
+@pytest.mark.parametrize("nested", NESTED.values(), ids=NESTED)
+def test_what_is_not_refused_is_parsed_in_a_moment(nested):
+    """The deepest that is allowed, in a process of its own: its end would be that of the tests."""
+    code = (
+        "import sys, polars as pl; from keyfold.state.rows.expressions import sql_expression\n"
+        "for text in sys.stdin.read().splitlines():\n"
+        "    try: pl.LazyFrame({'x': [1]}).select(sql_expression('--set a', text)).collect(engine='streaming')\n"
+        "    except pl.exceptions.PolarsError: pass"
+    )
+    allowed = [text for count in range(1, 501) if not excess_of(text := nested(count))]
+    assert allowed
+    text = "\n".join([*allowed[:8], allowed[-1]])
+    subprocess.run([sys.executable, "-c", code], input=text, text=True, check=True, timeout=60)
+
+
+def test_long_lists_and_many_conditions_are_allowed():
+    wanted = ", ".join(f"'{number}'" for number in range(9_000))
+    frame = pl.DataFrame({"x": ["7", "a"]}).select(sql_expression("--set a", f"x IN ({wanted})"))
+    assert frame["x"].to_list() == [True, False]
+    assert not excess_of(" AND ".join("x BETWEEN 1 AND 2" for _ in range(60)))
+    assert not excess_of(", ".join(f"coalesce(x + {number}, 0)" for number in range(3_000)))
