@@ -9,9 +9,10 @@ from keyfold import ingestion
 from keyfold.cli.options import Continuous, Every, Metrics, RunnerChoice, known, one_of, runners_for
 from keyfold.cli.terminal import progress_of, report, until_signal, warn
 from keyfold.errors import KeyfoldError, counted
+from keyfold.ingestion.drift import find_drift, newest_files
 from keyfold.ingestion.kafka.settings import PREFIX
 from keyfold.ingestion.kafka.topic import OnGap
-from keyfold.ingestion.landing import find_drift, find_landing, landing_folder, newest_files
+from keyfold.ingestion.landing import find_landing, landing_folder
 from keyfold.ingestion.listing import SETTLE
 from keyfold.ingestion.run import require_landing
 from keyfold.lakehouse import Lakehouse
@@ -105,9 +106,10 @@ def drift(
     place = to_place(source) if source is not None else landing_folder(lakehouse, stream)
     if not place.exists():
         raise KeyfoldError(f"{place} does not exist: give a file, or a folder of files, with --from")
-    found = find_drift(declared, newest_files(declared, place) if place.is_dir() else [place])
+    unknown, unreadable = find_drift(declared, newest_files(declared, place) if place.is_dir() else [place])
+    files = {str(file): names for file, names in unknown.items()}
     if declared.private:
         # In a file without a header, the first row's values are taken for names.
-        found = {file: [f"({len(names):,} not shown: {MASK})"] for file, names in found.items()}
-    files = {str(file): names for file, names in found.items()}
-    report({"stream": stream, "files": files}, None if files else f"{stream} has every column")
+        files = {file: [f"({len(names):,} not shown: {MASK})"] for file, names in files.items()}
+    found = {"stream": stream, "files": files, "unreadable": {str(file): why for file, why in unreadable.items()}}
+    report(found, None if files or unreadable else f"{stream} has every column")

@@ -12,8 +12,9 @@ from keyfold.dagster.failures import fails_with_message
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.ingestion import ingest_journal
+from keyfold.ingestion.drift import find_drift, newest_files
 from keyfold.ingestion.ingest_records import IngestDone
-from keyfold.ingestion.landing import find_drift, landing_folder, newest_files
+from keyfold.ingestion.landing import landing_folder
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.runner import watermark
@@ -181,7 +182,7 @@ def drift(stream: Stream, landing: Place) -> Finding:
     newest = newest_files(stream, landing)
     if not newest:
         return True, "no files in the landing folder"
-    found = find_drift(stream, newest)
+    found = find_drift(stream, newest).unknown
     differences = [
         f"{_plain(file.name)} has {_unknown(stream, names)}, unknown to {stream.name}" for file, names in found.items()
     ]

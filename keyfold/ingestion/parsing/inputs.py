@@ -58,7 +58,7 @@ def parse_file(
         UnreadableFileError: the file is rejected as a whole; rows yielded before do not count.
     """
     value = path_value(path, landing)
-    with _faults_of_files():
+    with faults_of_files():
         for rows in _read(stream, path):
             if not rows.columns.num_rows:
                 yield none_accepted(stream, rows)
@@ -92,7 +92,7 @@ def parse_file_safely(
 
 
 @contextmanager
-def _faults_of_files() -> Iterator[None]:
+def faults_of_files() -> Iterator[None]:
     """Turn errors that are the file's fault into UnreadableFileError.
 
     Raises:

@@ -1,5 +1,6 @@
 """What a journal tells of last night: one line a batch, and what is planned and not done; what new files have more."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -49,13 +50,20 @@ def test_columns_that_a_stream_lacks_are_shown(tmp_path, keyfold):
     shown = keyfold("drift", "weather", "--from", file)
     assert (shown.exit_code, shown.output) == (0, f"stream: weather\nfiles:\n  {file}: snow\n")
     found = json.loads(keyfold("drift", "weather", "--from", file, "--json").output)
-    assert found == {"stream": "weather", "files": {str(file): ["snow"]}}
+    assert found == {"stream": "weather", "files": {str(file): ["snow"]}, "unreadable": {}}
     shown = keyfold("drift", "weather", "--from", rows_of(tmp_path, time_hour="2026-01-01T06:00:00Z"))
     assert shown.output == "weather has every column\n"
     shown = keyfold("drift", "weather", "--from", rows_of(tmp_path, time_hour="2026-01-01T06:00:00Z"), "--json")
     assert json.loads(shown.output)["files"] == {}
     assert keyfold("drift", "weather", "--from", tmp_path / "nowhere").exit_code == 1
     assert keyfold("drift", "no_stream").exit_code == 2
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path, keyfold):
+    file = tmp_path / "cut.json.gz"
+    file.write_bytes(gzip.compress(b"{}\n" * 99)[:-10])
+    shown = keyfold("drift", "weather", "--from", file)
+    assert (shown.exit_code, "cut.json.gz: the file cannot be read: " in shown.output) == (0, True), shown.output
 
 
 def test_names_in_files_of_a_stream_with_private_columns_are_not_shown(tmp_path, keyfold):

@@ -10,7 +10,8 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import KafkaTopic
-from keyfold.ingestion.landing import find_drift, find_landing
+from keyfold.ingestion.drift import find_drift
+from keyfold.ingestion.landing import find_landing
 from keyfold.stream import Source, Stream
 from tests.schemas import schema_of
 
@@ -96,17 +97,17 @@ def test_fields_that_are_new_are_told_by_their_paths(tmp_path, form, changes, un
         pq.write_table(pa.Table.from_pylist([LINE | changes]), path)
     else:
         path.write_text(json.dumps(LINE | changes) + "\n")
-    assert find_drift(STREAM, [path]).get(path) == unknown
+    assert find_drift(STREAM, [path]).unknown.get(path) == unknown
 
 
 def test_a_flat_column_of_a_paths_name_is_known(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("device.id,readings[].value,time,other\n")
-    assert find_drift(STREAM, [path]) == {path: ("other",)}
+    assert find_drift(STREAM, [path]).unknown == {path: ("other",)}
 
 
 def test_a_stream_that_keeps_whole_lines_knows_all(tmp_path):
     stream = Stream("whole", pa.schema([("line", pa.string())]), "ingested_at", sources={"line": Source(json=True)})
     path = tmp_path / "a.ndjson"
     path.write_text('{"a": {"b": 1}}\n')
-    assert find_drift(stream, [path]) == {}
+    assert find_drift(stream, [path]).unknown == {}

@@ -13,7 +13,7 @@ import spark_jobs.streams
 from keyfold.columns import column, describe, lineage_of
 from keyfold.discovery import declarations, import_modules
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.landing import find_drift
+from keyfold.ingestion.drift import find_drift
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
 from spark_jobs.streams import METRICS, RIDE_POINTS, SALES, STREAMS, TELEMETRY, WEATHER
 from tests.keyfold.ingestion.parsing.reading import file_rows
@@ -96,7 +96,7 @@ def test_a_vehicle_that_tells_none_of_these_is_read_as_before(tmp_path):
     (row,) = points(tmp_path, {})
     assert row["reason"] is None
     assert [row[name] for name in ("fuel_level", "acceleration", "bearing", "engine_temperature")] == [None] * 4
-    assert find_drift(TELEMETRY, [tmp_path / "points.ndjson"]) == {}
+    assert find_drift(TELEMETRY, [tmp_path / "points.ndjson"]).unknown == {}
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_the_readings_of_new_york_s_airports_name_no_location_and_are_read_as_be
     rows = file_rows(WEATHER, path, NOON)
     assert len(rows) == gzip.decompress(path.read_bytes()).count(b"\n") - 1
     assert {(row["reason"], row["location"]) for row in rows} == {(None, None)}
-    assert find_drift(WEATHER, [path]) == {}
+    assert find_drift(WEATHER, [path]).unknown == {}
