@@ -23,8 +23,8 @@ QUARANTINE = pa.schema(
         column(
             "raw",
             pa.string(),
-            "The unchanged line, or the values of an event whose id is another one's, or that was taken out later; NULL if the whole file was "
-            "rejected",
+            "The unchanged line, or the values of an event whose id is another one's, or that was taken out later; if the "
+            "whole file was rejected, its first refused lines, or NULL",
         ),
         column(
             "file",

@@ -93,7 +93,7 @@ def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriter | None:
     """Return the rows of a file; None if it has changed since it was planned."""
     path = split.landing / file.path
     if refused := file.refused or refusal(split.landing, file.path):
-        taken = _rejected(split, path, refused)
+        taken = _rejected(split, path, UnreadableFileError(refused))
     elif not _is_as_planned(path, file):
         return None
     else:
@@ -120,16 +120,16 @@ def _parsed(split: Split, place: int, path: Place, attempts: int = 2) -> SplitWr
         if isinstance(error, ChildEndedError):
             if attempts > 1:
                 return _parsed(split, place, path, attempts - 1)
-            return _rejected(split, path, f"the file cannot be read: its reader {error}")
+            return _rejected(split, path, UnreadableFileError(f"the file cannot be read: its reader {error}"))
         if isinstance(error, UnreadableFileError):
-            return _rejected(split, path, str(error))
+            return _rejected(split, path, error)
         raise
     return taken
 
 
-def _rejected(split: Split, path: Place, reason: str) -> SplitWriter:
+def _rejected(split: Split, path: Place, error: UnreadableFileError) -> SplitWriter:
     taken = SplitWriter(split)
-    taken.reject_file(str(path), reason)
+    taken.reject_file(str(path), error)
     return taken
 
 

@@ -13,7 +13,7 @@ from keyfold.ingestion.duplicates import Ids, Numbers, event_ids, first_equal
 from keyfold.ingestion.ingest_records import IngestCounts
 from keyfold.ingestion.ingest_settings import QUARANTINE
 from keyfold.ingestion.kafka.offsets import OffsetRange
-from keyfold.ingestion.parsing import Reject, ValidatedRows
+from keyfold.ingestion.parsing import Reject, UnreadableFileError, ValidatedRows
 from keyfold.ingestion.segments import find_standing, write_segment
 from keyfold.ingestion.split import LINES, Split, SplitResult, TopicAccess, WrittenEvents
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
@@ -25,8 +25,8 @@ ROWS_A_FILE = 1_000_000
 BYTES_A_FILE = 256 << 20
 """Approximate limits of what a split holds in memory before it writes."""
 
-Rejected = tuple[str, str | None, Reject | str]
-"""A file, its header if it is CSV, and a rejected row, or the reason why the file is rejected as a whole."""
+Rejected = tuple[str, str | None, Reject | UnreadableFileError]
+"""A file, its header if it is CSV, and a rejected row, or why the file is rejected as a whole."""
 
 
 class SplitWriter:
@@ -57,9 +57,9 @@ class SplitWriter:
         self._rows += rows.read
         self._bytes += rows.accepted.estimated_size() + sum(len(reject.raw) for reject in rows.rejects)
 
-    def reject_file(self, file: str, reason: str) -> None:
+    def reject_file(self, file: str, error: UnreadableFileError) -> None:
         """Reject a file as a whole."""
-        self._rejects.append((file, None, reason))
+        self._rejects.append((file, None, error))
         self.result.counts += IngestCounts(rows_read=1, quarantined=1)
 
     def count_file(self) -> None:
@@ -197,8 +197,8 @@ def conflicting(
 def write_rejects(quarantine: Place, batch: int, rejects: Sequence[Rejected]) -> WrittenFile:
     """Write rejected rows and files as a data file of a quarantine."""
     rows = [
-        (None, file, None, reject, None)
-        if isinstance(reject, str)
+        (reject.sample or None, file, None, str(reject), None)
+        if isinstance(reject, UnreadableFileError)
         else (reject.raw, file, reject.line, reject.reason, header)
         for file, header, reject in rejects
     ]

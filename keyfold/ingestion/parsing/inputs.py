@@ -19,6 +19,7 @@ from polars.exceptions import PanicException
 
 from keyfold.errors import first_line
 from keyfold.ingestion.child import WorkFailedError, in_child
+from keyfold.ingestion.parsing.beginning import Beginning
 from keyfold.ingestion.parsing.csv_lines import read_csv
 from keyfold.ingestion.parsing.exploding import exploded
 from keyfold.ingestion.parsing.json_lines import read_json, read_objects, read_values
@@ -57,14 +58,14 @@ def parse_file(
     Raises:
         UnreadableFileError: the file is rejected as a whole; rows yielded before do not count.
     """
-    value = path_value(path, landing)
+    value, beginning = path_value(path, landing), Beginning()
     with faults_of_files():
         for rows in _read(stream, path):
-            if not rows.columns.num_rows:
-                yield none_accepted(stream, rows)
-                continue
-            for part in exploded(stream, rows):
-                yield validate_rows(stream, part, arrived, value, oldest)
+            if rows.columns.num_rows:
+                parts = (validate_rows(stream, part, arrived, value, oldest) for part in exploded(stream, rows))
+            else:
+                parts = (none_accepted(stream, rows),)
+            yield from beginning.judged(parts)
 
 
 def parse_file_safely(

@@ -23,11 +23,19 @@ Lines = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A row that could not be read, or is not valid."""
+    """A row that could not be read, or is not valid.
+
+    Attributes:
+        raw: its text.
+        line: its line.
+        reason: why.
+        is_untimely: whether it is only too old, or too far in the future.
+    """
 
     raw: str
     line: int
     reason: str
+    is_untimely: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,13 +109,14 @@ def validate_rows(
         lacks_time = frame[stream.event_time].is_null()
         # A time that could not be cast is NULL here too, but `wrong` has its reason, and the row goes to quarantine.
         frame = frame.with_columns(pl.col(stream.event_time).fill_null(pl.col(INGESTED_AT)))
-    reasons = _reasons(stream, frame, wrong, oldest)
+    faults = frame.select(pl.coalesce(wrong, *_faults(stream)).cast(pl.String).alias("reason")).to_series()
+    reasons = frame.select(pl.coalesce(faults, *_untimely(stream, oldest)).alias("reason")).to_series()
     lines, rejects = rows.lines, list(rows.rejects)
     if reasons.null_count() < len(reasons):
         bad = reasons.is_not_null()
         for position in bad.arg_true().to_list():
             reason = f"{rows.where(position)}{reasons[position]}"
-            rejects.append(Reject(rows.raw(position), int(lines[position]), reason))
+            rejects.append(Reject(rows.raw(position), int(lines[position]), reason, faults[position] is None))
         frame, lines, lacks_time = frame.filter(~bad), lines[~bad.to_numpy()], lacks_time.filter(~bad)
     rejects.sort(key=lambda reject: reject.line)
     return ValidatedRows(read, frame, lines, rejects, int(lacks_time.sum()), rows.header)
@@ -119,14 +128,18 @@ def none_accepted(stream: Stream, rows: Rows) -> ValidatedRows:
     return ValidatedRows(len(rows.rejects), accepted, rows.lines, rows.rejects, header=rows.header)
 
 
-def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series, oldest: datetime | None) -> pl.Series:
-    """Return the first fault of each row, or NULL."""
+def _faults(stream: Stream) -> list[pl.Expr]:
+    """Return the reasons of rows that are not valid, whenever they came; NULL for others."""
     missing = [
         pl.when(pl.col(column.name).is_null()).then(pl.lit(f"{column.name} is missing{_wanted(stream, column.name)}"))
         for column in stream.schema
         if not column.nullable or column.name == stream.event_time
     ]
-    rules = [pl.when(rule.broken).then(pl.lit(rule.reason)) for rule in stream.rules]
+    return [*missing, *(pl.when(rule.broken).then(pl.lit(rule.reason)) for rule in stream.rules)]
+
+
+def _untimely(stream: Stream, oldest: datetime | None) -> list[pl.Expr]:
+    """Return the reasons of rows that are too old, or too far in the future; NULL for others."""
     time = pl.col(stream.event_time)
     bound = str(stream.future_bound).removesuffix(", 0:00:00")  # whole days, without a time
     future = pl.when(time - pl.col(INGESTED_AT) > min(stream.future_bound, _ALL_TIME)).then(
@@ -135,11 +148,10 @@ def _reasons(stream: Stream, frame: pl.DataFrame, wrong: pl.Series, oldest: date
             time.dt.strftime(ISO_FORMAT),
         )
     )
-    checks = [*missing, *rules, future]
-    if oldest is not None:
-        too_old = f"{stream.event_time} is too old, before {to_iso(oldest)} (max_age): {{}}"
-        checks.append(pl.when(time < oldest).then(pl.format(too_old, time.dt.strftime(ISO_FORMAT))))
-    return frame.select(pl.coalesce(wrong, *checks).cast(pl.String).alias("reason")).to_series()
+    if oldest is None:
+        return [future]
+    too_old = f"{stream.event_time} is too old, before {to_iso(oldest)} (max_age): {{}}"
+    return [future, pl.when(time < oldest).then(pl.format(too_old, time.dt.strftime(ISO_FORMAT)))]
 
 
 def _wanted(stream: Stream, column: str) -> str:

@@ -30,8 +30,20 @@ _MIB = 1 << 20
 _NEWLINE = ord("\n")
 
 
+FIRST_LINES = 12_000
+"""Most lines of a file's first chunk, so that little of a file is parsed before its beginning is judged (`beginning`)."""
+
+
 class UnreadableFileError(WorkFailedError):
-    """A file that goes to quarantine as a whole; the message is the reason."""
+    """A file that goes to quarantine as a whole; the message is the reason.
+
+    Attributes:
+        sample: some of its refused lines; empty if it has none.
+    """
+
+    def __init__(self, reason: str, sample: str = "") -> None:
+        super().__init__(reason)
+        self.sample = sample
 
 
 def read_chunks(path: Place, *, max_line: int, max_bytes: int) -> Iterator[bytearray]:
@@ -59,7 +71,7 @@ def chunks(
         UnreadableFileError: the text is not UTF-8, is binary, or exceeds a limit, which is noticed before more is in memory.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
-    rest, done, is_begun = bytearray(), 0, False
+    rest, done, is_begun, has_first = bytearray(), 0, False, False
     while True:
         # Read behind the rest of the block before, so that no block is copied.
         data = bytearray(len(rest) + size)
@@ -86,7 +98,12 @@ def chunks(
         rest = data[cut:]
         if cut:
             del data[cut:]
-            yield from _by_lines(data)
+            if not has_first:
+                has_first, first = True, _end_of_line(data, FIRST_LINES)
+                yield data[:first]
+                del data[:first]
+            if data:
+                yield from _by_lines(data)
     _decode(decoder, b"", done, final=True)
     if rest:
         _check_lines(rest, max_line)
@@ -112,6 +129,12 @@ def _by_lines(data: bytearray) -> Iterator[bytearray]:
     cut = data.rfind(b"\n", 0, len(data) // 2) + 1 or data.find(b"\n") + 1
     yield from _by_lines(data[:cut])
     yield from _by_lines(data[cut:])
+
+
+def _end_of_line(data: bytearray, number: int) -> int:
+    """Return where a line ends; the end of the data if it has fewer."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
+    return int(ends[number - 1]) + 1 if len(ends) >= number else len(data)
 
 
 def line_ends(data: bytes | bytearray) -> int:
