@@ -1,6 +1,5 @@
 """Propose the columns of a stream from the first rows of a file: Polars infers the types, and ingest's parser the times."""
 
-import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,17 +10,14 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.cli.new.names import column_names, words
+from keyfold.cli.new.sample_rows import read_sample
 from keyfold.errors import KeyfoldError
 from keyfold.exact_cast import exact_cast
 from keyfold.ingestion.parsing import UnreadableFileError
 from keyfold.ingestion.parsing.casting import cast_columns
 from keyfold.ingestion.parsing.mapping import parse_times
-from keyfold.ingestion.parsing.text import READABLE, file_type, read_chunks
 from keyfold.stream import INGESTED_AT, TIMESTAMP
 from keyfold.stream.source import path_of
-
-ROWS = 10_000
-"""Number of rows from which columns are inferred."""
 
 ARRIVAL = "arrival"
 """Given instead of a column if events have no time of their own."""
@@ -177,7 +173,7 @@ def _timed(columns: dict[str, Column], text: str) -> Column:
 
 def _columns(path: Path) -> Iterator[Column]:
     try:
-        rows = _read(path)
+        rows = read_sample(path)
     except OSError as error:
         raise KeyfoldError(f"{path} cannot be read: {error.strerror or error}") from None
     except (UnreadableFileError, pl.exceptions.PolarsError, ValueError) as error:
@@ -187,40 +183,6 @@ def _columns(path: Path) -> Iterator[Column]:
     found = list(_flat(rows))
     for name, (raw, values, json) in zip(column_names([raw for raw, _, _ in found]), found, strict=True):
         yield Column(name, raw, pa.string() if json else _kind(values), values, json=json)
-
-
-def _read(path: Path) -> pl.DataFrame:
-    form, first = file_type(path).format, b""
-    if form in ("csv", "json"):
-        # What is no gzip or no UTF-8 is told apart by ingest, and lets Polars panic.
-        first = next(read_chunks(path, max_line=1 << 24, max_bytes=1 << 33), b"")
-    match form:
-        case "csv":
-            # Polars gives a repeated name another one, and takes a header without commas for one name.
-            lines = (line.decode() for line in first.splitlines(keepends=True))
-            names = [name.strip() for name in next(csv.reader(lines), [])]
-            if twice := next((name for name in names if names.count(name) > 1), None):
-                raise UnreadableFileError(f"its header names {twice!r} twice")
-            if len(names) == 1 and (separator := next((one for one in ";\t|" if one in names[0]), None)):
-                raise UnreadableFileError(
-                    f"its fields are separated by {separator!r}, and ingest reads those between commas"
-                )
-            rows = pl.read_csv(path, n_rows=ROWS, infer_schema_length=ROWS)
-            texts = pl.read_csv(path, n_rows=ROWS, infer_schema=False)
-            # Digits that a whole number would not give back, such as 007, are a code.
-            codes = [
-                texts[name]
-                for name, values in rows.to_dict().items()
-                if values.dtype.is_integer()
-                and not values.cast(pl.Int64, strict=False).cast(pl.String).eq_missing(texts[name]).all()
-            ]
-            return rows.with_columns(codes).rename(dict(zip(rows.columns, names, strict=True)))
-        case "json":
-            return pl.read_ndjson(path, n_rows=ROWS, infer_schema_length=ROWS)
-        case "parquet":
-            return pl.read_parquet(path, n_rows=ROWS)
-        case _:
-            raise KeyfoldError(f"{path}: ingest reads files that end with {READABLE}; rename the file")
 
 
 def _flat(rows: pl.DataFrame) -> Iterator[tuple[str, pl.Series, bool]]:

@@ -4,12 +4,14 @@ import json
 import subprocess
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from keyfold.cli.app import app
 from keyfold.cli.new import commands
 from keyfold.cli.new.sample import propose
+from keyfold.stream import TIMESTAMP
 
 LINES = ["user,at,card,n", "ann,2026-01-01T00:00:00Z,4711,1", "bob,2026-01-01T00:05:00Z,4712,2"]
 
@@ -73,3 +75,20 @@ def test_a_sample_that_is_too_large_to_be_copied_is_refused_before_anything_is_w
 def test_who_somebody_is_is_private_unless_it_is_the_key_and_what_else_is_said_of_them_always(downloads, key, private):
     proposal = propose(downloads / "clicks.csv", key=key)
     assert [column.name for column in proposal.private] == private
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\t", "\r"])
+@pytest.mark.parametrize("places", [(0,), (1,), (2,), (4,), (0, 0, 1, 1, 3, 4)])
+def test_blank_lines_of_csv_are_no_rows(tmp_path, blank, places):
+    lines = ["at,key,n", "2026-01-01T00:00:00Z,a,1", "2026-01-01T00:00:01Z,b,2", "2026-01-01T00:00:02Z,c,3"]
+    for place in sorted(places, reverse=True):
+        lines.insert(place, blank)
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(lines) + "\n", newline="")
+    proposal = propose(path)
+    assert {column.name: column.kind for column in proposal.columns} == {
+        "at": TIMESTAMP,
+        "key": pa.string(),
+        "n": pa.int64(),
+    }
+    assert (proposal.time, proposal.key.name) == ("at", "key")
