@@ -14,6 +14,7 @@ from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import current_project, project_jobs, project_streams
 from keyfold.runners import Runners
+from keyfold.session.installed import check_spark_is_installed, missing_for_spark
 from keyfold.session.settings import SparkSettings
 from keyfold.storage.place import Place, local_path
 from keyfold.storage.reachable import check_conditions, check_reachable
@@ -89,8 +90,11 @@ def _runner() -> str:
     if runners.choice == "local":
         return "local: all work is done in one process, without Java"
     where = f"Spark at {settings.master}"
+    if runners.choice == "auto" and (missing := missing_for_spark(needs_java=False)):
+        return f"all work is done in one process: {missing}"
+    check_spark_is_installed()
     if not settings.is_connect:
-        from keyfold.session.gateway import check_installed_java  # noqa: PLC0415 - imports pyspark
+        from keyfold.session.java import check_installed_java  # noqa: PLC0415 - imports pyspark
 
         try:
             check_installed_java()

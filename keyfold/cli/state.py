@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from keyfold.cli.options import as_command, known
-from keyfold.cli.state_reading import all_jobs, checkpoint, list_, read, stats
+from keyfold.cli.state_reading import all_jobs, list_, read, stats
 from keyfold.cli.state_tools import DryRun, Job, bootstrap, edit, move, require_lakehouse
 from keyfold.cli.terminal import report
 from keyfold.errors import KeyfoldError
@@ -74,5 +74,5 @@ def _state(lakehouse: Lakehouse, job: KeyedJob | str, text: str) -> StateRows:
     return read_state(lakehouse, job, generation=None if name == LIVE else name, batch=int(number) if colon else None)
 
 
-for function in (read, checkpoint, list_, stats, diff, bootstrap, move, prune, edit):
+for function in (read, list_, stats, diff, bootstrap, move, prune, edit):
     app.command(function.__name__.rstrip("_"))(as_command(function))

@@ -1,4 +1,4 @@
-"""`keyfold state read`, `checkpoint`, `list` and `stats`: read the rows of a state, list states, and print their statistics."""
+"""`keyfold state read`, `list` and `stats`: read the rows of a state, list states, and print their statistics."""
 
 import sys
 from dataclasses import asdict
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from keyfold.cli.options import known, runners_for
+from keyfold.cli.options import known
 from keyfold.cli.terminal import print_rows, report
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
@@ -51,24 +51,6 @@ def read(
     _show(rows if columns is None else chosen_columns(rows, columns), to, style)
 
 
-def checkpoint(
-    path: Annotated[str, typer.Argument(help="The checkpoint of any Spark query.")],
-    part: Annotated[
-        str | None,
-        typer.Argument(help="If it has several: a state variable, `timers`, `left`, `right`, or the name of a store."),
-    ] = None,
-    operator: Annotated[int | None, typer.Option(min=0, help="The operator, if several have the part.")] = None,
-    batch: Batch = None,
-    to: To = None,
-    style: Style = "jsonl",
-) -> None:
-    """Read the rows of state in a checkpoint of any Spark query, on Spark: print them, or write them to Parquet files."""
-    from keyfold.session.spark_checkpoint import read_checkpoint  # noqa: PLC0415 - imports pyspark
-
-    with runners_for(None) as runners:
-        _show(read_checkpoint(runners.session, path, part, operator=operator, batch=batch), to, style)
-
-
 def list_(lakehouse: Lakehouse, job: Annotated[str | None, typer.Argument(help="Only this job.")] = None) -> None:
     """List jobs with their generations, branches and retained batches."""
     names = [job] if job else jobs_with_state(lakehouse)
@@ -97,10 +79,6 @@ def _show(rows: RowSource, to: str | None, style: LineFormat) -> None:
         raise Misconfigured("--to writes Parquet, and --format is of what is printed: give one of them")
     if to is not None:
         report(write_state(rows, to))
-    elif style == "keyed-json" and not rows.key:
-        raise Misconfigured(
-            "--format keyed-json: a checkpoint does not say which of its columns are the key; give jsonl"
-        )
     else:
         for frame in rows.frames():
             sys.stdout.writelines(f"{line}\n" for line in json_lines(frame, rows.key, style))

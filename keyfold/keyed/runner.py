@@ -7,7 +7,7 @@ and then plans and processes new events. `keyed/running` has the work of a batch
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -25,7 +25,6 @@ from keyfold.keyed.running.damage import damage_diagnosed
 from keyfold.keyed.running.opening import check_inputs_exist, generation_of_run
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.runners import Runners
-from keyfold.session.finishing import batches_are_finished
 from keyfold.times import in_utc
 
 
@@ -131,8 +130,7 @@ def run_continuously(
         KeyfoldError: as `run_job`; or Spark's Java process has ended.
     """
     options = options or RunOptions()
-    finishing = batches_are_finished() if stop else nullcontext()
-    with finishing, _opened(runners or Runners.from_environment(), lakehouse, job, NEW_EVENTS, options) as run:
+    with _opened(runners or Runners.from_environment(), lakehouse, job, NEW_EVENTS, options) as run:
         run.until(stop or threading.Event(), every, RunBounds(options.max_bytes_per_batch))
         return run.summary()
 

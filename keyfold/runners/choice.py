@@ -1,12 +1,9 @@
 """Choose the runner of a piece of work: Spark, this process, or by the planned bytes; and `LocalRunner`, that of this process."""
 
 import os
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import polars as pl
@@ -14,6 +11,7 @@ import pyarrow as pa
 
 from keyfold.errors import Misconfigured
 from keyfold.runners.runner import PARTITION, Item, OnBatches, Result, Runner
+from keyfold.session.installed import check_spark_is_installed, missing_for_spark
 from keyfold.session.settings import SparkSettings
 from keyfold.storage.place import Place
 
@@ -31,11 +29,12 @@ LOCAL_BELOW = 32 << 20
 class Runners:
     """The runners of runs and ingest. A Spark session is started when work first needs one.
 
-    Use it as a context manager, so that a session that it started is stopped at the end.
+    Used as a context manager, it stops at the end a session that it started, unless other runners of this process use it too; otherwise
+    the session ends with the process. A session that is given is never stopped.
 
     Args:
         choice: `local` runs everything in this process, `spark` everything on Spark; `auto` decides by the planned bytes.
-        spark: the settings of the session to start, or a session (classic, or of Spark Connect), which is not stopped.
+        spark: the settings of the session to start, or a session (classic, or of Spark Connect), which is used as it is.
         local_below: planned bytes below which `auto` runs work in this process.
 
     Raises:
@@ -61,9 +60,9 @@ class Runners:
         self.local_below = local_below
         self._settings = spark if isinstance(spark, SparkSettings) else SparkSettings()
         self._session: Any = None if isinstance(spark, SparkSettings) else spark
+        self._is_ours = False
         self._local = LocalRunner()
         self._spark: SparkRunner | None = None
-        self._started: AbstractContextManager[SparkSession] | None = None
 
     @classmethod
     def from_environment(cls, choice: str | None = None, environment: Mapping[str, str] = os.environ) -> Self:
@@ -99,7 +98,7 @@ class Runners:
         if planned < self.local_below:
             return f"{name}: {size}, less than {limit}"
         if name == "local":
-            return f"{name}: {size}, but this machine has no Java for Spark"
+            return f"{name}: {size}, but {self._missing()}"
         return f"{name}: {size}, not less than {limit}"
 
     @property
@@ -110,9 +109,10 @@ class Runners:
             KeyfoldError: Spark cannot be started.
         """
         if self._spark is None:
+            session = self.session
             from keyfold.runners.spark_runner import SparkRunner  # noqa: PLC0415 - imports pyspark
 
-            self._spark = SparkRunner(self.session)
+            self._spark = SparkRunner(session)
         return self._spark
 
     @property
@@ -123,10 +123,10 @@ class Runners:
             KeyfoldError: Spark cannot be started.
         """
         if self._session is None:
-            from keyfold.session.start import running_session  # noqa: PLC0415 - imports pyspark
+            check_spark_is_installed()
+            from keyfold.session.start import SHARED  # noqa: PLC0415 - imports pyspark
 
-            self._started = running_session(self._settings)
-            self._session = self._started.__enter__()
+            self._session, self._is_ours = SHARED.enter(self._settings), True
         return self._session
 
     def check_alive(self) -> None:
@@ -141,23 +141,20 @@ class Runners:
     def _is_on_spark(self, planned: int) -> bool:
         if self.choice != "auto":
             return self.choice == "spark"
-        return planned >= self.local_below and (self._session is not None or self._can_start())
+        return planned >= self.local_below and (self._session is not None or self._missing() is None)
 
-    def _can_start(self) -> bool:
-        """Whether a session can be started: without Java, no session of this machine can."""
-        return self._settings.is_connect or bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
+    def _missing(self) -> str | None:
+        return missing_for_spark(needs_java=not self._settings.is_connect)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._started is None:
-            return
-        started, self._started = self._started, None
-        self._session = self._spark = None
-        started.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        if self._is_ours:
+            from keyfold.session.start import SHARED  # noqa: PLC0415 - imports pyspark
+
+            session, self._session, self._spark, self._is_ours = self._session, None, None, False
+            SHARED.leave(session)
 
 
 class LocalRunner:

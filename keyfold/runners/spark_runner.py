@@ -5,18 +5,21 @@ Only calls that classic Spark and Spark Connect both have are used.
 
 import gc
 import pickle
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache, partial
 
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import InheritableThread, TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from keyfold.errors import error_in
 from keyfold.runners.runner import PARTITION, Item, OnBatches, Result
 from keyfold.runners.shared_folders import check_folder
+from keyfold.session.calling import in_thread
 from keyfold.storage.place import Place
 
 _RESULTS = pa.schema([("number", pa.int64()), ("result", pa.binary())])
@@ -39,7 +42,7 @@ class SparkRunner:
     def parallelism(self) -> int:
         """Number of tasks that run at the same time."""
         if self._is_classic:
-            return self._session.sparkContext.defaultParallelism
+            return self._call(lambda: self._session.sparkContext.defaultParallelism)
         # A client of Spark Connect cannot ask for the number of cores.
         return int(self._session.conf.get(_LEAVES, None) or _BY_DEFAULT)
 
@@ -55,26 +58,31 @@ class SparkRunner:
                     result = pickle.dumps(function(pickle.loads(packed[number])))  # noqa: S301 - pickled above
                     yield pa.record_batch([pa.array([number], pa.int64()), pa.array([result], pa.binary())], _RESULTS)
 
-        rows = self._session.range(0, len(items), 1, len(items)).mapInArrow(
-            _in_worker(work), from_arrow_schema(_RESULTS)
-        )
+        def collect() -> list[Row]:
+            numbers = self._session.range(0, len(items), 1, len(items))
+            return numbers.mapInArrow(_in_worker(work), from_arrow_schema(_RESULTS)).collect()
+
         try:
-            found = sorted(rows.collect())
+            rows = sorted(self._call(collect))
         except PySparkException as error:
             if raised := error_in(str(error)):
                 raise raised from error
             raise
-        return [pickle.loads(row.result) for row in found]  # noqa: S301 - pickled by our tasks
+        return [pickle.loads(row.result) for row in rows]  # noqa: S301 - pickled by our tasks
 
     def exchange(
         self, read: OnBatches, numbers: range, shuffled: pa.Schema, partitions: int, work: OnBatches, made: pa.Schema
     ) -> pa.Table:
         """As `Runner.exchange`."""
-        rows = self._session.range(numbers.start, numbers.stop, 1, min(len(numbers), self.parallelism))
-        # With a number of partitions, so that Spark does not coalesce them.
-        rows = rows.mapInArrow(_in_worker(read), from_arrow_schema(shuffled)).repartition(partitions, PARTITION)
-        found = rows.mapInArrow(_in_worker(work), from_arrow_schema(made)).collect()
-        return pa.Table.from_pylist([row.asDict() for row in found], made)
+        tasks = min(len(numbers), self.parallelism)
+
+        def collect() -> list[Row]:
+            rows = self._session.range(numbers.start, numbers.stop, 1, tasks)
+            # With a number of partitions, so that Spark does not coalesce them.
+            rows = rows.mapInArrow(_in_worker(read), from_arrow_schema(shuffled)).repartition(partitions, PARTITION)
+            return rows.mapInArrow(_in_worker(work), from_arrow_schema(made)).collect()
+
+        return pa.Table.from_pylist([row.asDict() for row in self._call(collect)], made)
 
     def check_shared(self, folder: Place, *, writable: bool = True) -> None:
         """As `Runner.check_shared`; folders that were checked before are not checked again."""
@@ -86,10 +94,38 @@ class SparkRunner:
         self._shared.add((folder, writable))
 
     def check_alive(self) -> None:
-        """As `Runner.check_alive`."""
-        from keyfold.session.gateway import check_java  # noqa: PLC0415 - not needed by clients of Spark Connect
+        """As `Runner.check_alive`. The next work asks a server of Spark Connect."""
+        if self._is_classic:
+            self._call(lambda: self._session.conf.get("spark.app.id"))
 
-        check_java()
+    def _call(self, call: Callable[[], Result]) -> Result:
+        """Call Spark so that an interrupt cancels what it does, and other work of the same Spark goes on.
+
+        Raises:
+            Unreachable: Spark's Java process has ended.
+        """
+        session, tag = self._session, f"keyfold-{uuid.uuid4().hex}"
+        # Tags of a session reach no jobs of `collect` in classic Spark (4.2.0).
+        add, cancel = (
+            (session.sparkContext.addJobTag, session.sparkContext.cancelJobsWithTag)
+            if self._is_classic
+            else (session.addTag, session.interruptTag)
+        )
+
+        def tagged() -> Result:
+            add(tag)
+            return call()
+
+        thread = partial(InheritableThread, session=session)
+        with self._java_end_explained():
+            return in_thread(tagged, cancel=lambda: cancel(tag), thread_type=thread)
+
+    def _java_end_explained(self) -> AbstractContextManager[None]:
+        if not self._is_classic:
+            return nullcontext()
+        from keyfold.session.java import java_end_explained  # noqa: PLC0415 - a client of Spark Connect may lack py4j
+
+        return java_end_explained()
 
     def _is_on_this_machine(self) -> bool:
         return self._is_classic and str(self._session.sparkContext.master).startswith("local")

@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 
@@ -29,7 +28,6 @@ from keyfold.runners import Runners
 from keyfold.runs.health import samples_of_ingest, served
 from keyfold.runs.reporting import reported, written_by_ingest
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest
-from keyfold.session.finishing import batches_are_finished
 from keyfold.storage.entries import folders_in
 from keyfold.storage.place import local_path
 from keyfold.stream import Stream
@@ -85,7 +83,6 @@ def ingest_continuously(
         maintenance.after_batch()
 
     with (
-        batches_are_finished() if stop else nullcontext(),
         maintenance,
         served(metrics, lambda: samples_of_ingest(lakehouse, stream.name)),
         reported(lambda: written_by_ingest(lakehouse, stream), on_warning),

@@ -4,9 +4,10 @@ Names are imported when they are first used: settings are read without loading p
 (`keyfold.session.shipped`) loads none of the libraries.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keyfold.lazy_names import lazy_names
+from keyfold.session.installed import check_spark_is_installed
 
 if TYPE_CHECKING:
     from keyfold.session.settings import SparkSettings
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkSettings", "build_session"]
 
-__getattr__ = lazy_names(
+_of_module = lazy_names(
     globals(), {"keyfold.session.settings": ("SparkSettings",), "keyfold.session.start": ("build_session",)}
 )
+
+
+def __getattr__(name: str) -> Any:
+    if name == "build_session":
+        check_spark_is_installed()
+    return _of_module(name)

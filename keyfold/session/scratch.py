@@ -7,12 +7,10 @@ process holds as long as it lives; folders whose lock is free are deleted.
 
 import atexit
 import os
-import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pyspark
@@ -26,14 +24,9 @@ _AN_HOUR = 3600
 def new_scratch() -> Path:
     """Create a folder for this process. It is deleted at its end; if it is killed, by the next process's `sweep_scratch`."""
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))  # mode 0700
-    lock_for_life(lock_of(folder))
+    lock_for_life(folder / _LOCK)
     atexit.register(_delete_own, folder, os.getpid())
     return folder
-
-
-def lock_of(folder: Path) -> Path:
-    """Return the file that the process of a scratch folder keeps locked as long as it lives."""
-    return folder / _LOCK
 
 
 def sweep_scratch() -> int:
@@ -48,38 +41,7 @@ def sweep_scratch() -> int:
     return swept
 
 
-@contextmanager
-def scratch_of_java(conf: Mapping[str, str]) -> Iterator[None]:
-    """Put the temporary files of a Java process that is started within the context into a scratch folder.
-
-    In local mode, the folder also has the Spark home (`make_spark_home`), unless SPARK_HOME is set. Both are passed
-    by environment variables, since a later session of this process has another folder, and settings of sessions are compared. If
-    Spark's local folders are set, they are used: they may be on a separate disk.
-
-    Args:
-        conf: Spark's settings.
-    """
-    sweep_scratch()
-    folder = new_scratch()
-    before = {name: os.environ.get(name) for name in ("SPARK_SUBMIT_OPTS", "SPARK_LOCAL_DIRS", "SPARK_HOME")}
-    own = shlex.quote(f"-Djava.io.tmpdir={folder}")
-    os.environ["SPARK_SUBMIT_OPTS"] = f"{before['SPARK_SUBMIT_OPTS'] or ''} {own}".strip()
-    if "spark.local.dir" not in conf:
-        os.environ.setdefault("SPARK_LOCAL_DIRS", str(folder))
-    # On a cluster, workers run on other machines and have no such folder.
-    if conf.get("spark.master", "").startswith("local") and before["SPARK_HOME"] is None:
-        os.environ["SPARK_HOME"] = str(make_spark_home(folder))
-    try:
-        yield
-    finally:
-        # Otherwise child processes would use this folder, and lose it when this process ends.
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-
-def make_spark_home(folder: Path) -> Path:
+def spark_home(folder: Path) -> Path:
     """Make a Spark home without `python/lib/pyspark.zip`, with links to all other parts of the installed pyspark.
 
     Spark puts this zip first on the path of each Python process that it starts. Python does not cache the bytecode of modules in a
@@ -89,7 +51,7 @@ def make_spark_home(folder: Path) -> Path:
         folder: where to make it. It must exist as long as the Java process.
 
     Example:
-        >>> make_spark_home(scratch)  # doctest: +SKIP
+        >>> spark_home(scratch)  # doctest: +SKIP
         PosixPath('/tmp/keyfold-scratch-x/spark-home')
     """
     home = folder / "spark-home"
@@ -101,10 +63,11 @@ def make_spark_home(folder: Path) -> Path:
 
 
 def _is_abandoned(folder: Path) -> bool:
-    if not lock_of(folder).exists():
+    lock = folder / _LOCK
+    if not lock.exists():
         # Created just now, or by a process that was killed before it had the lock.
         return time.time() - folder.stat().st_mtime > _AN_HOUR
-    return not is_locked(lock_of(folder))
+    return not is_locked(lock)
 
 
 def _delete_own(folder: Path, process: int) -> None:

@@ -1,32 +1,34 @@
-"""Start a Spark session for a run, or use the running one if its settings are the same, and stop it when the run ends."""
+"""Start a Spark session: for the command line and for `KeyfoldResource`, which have none of a caller's.
+
+A session that was started here ends with the last of its users that says so, or with this process. No finalizer ends it: when objects
+are collected, another user may still need it, or Python may be shutting down.
+"""
 
 import json
 import os
-import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from threading import Thread, current_thread, main_thread
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
+from threading import Lock
 from typing import Any
 
-from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from keyfold.errors import Misconfigured, Unreachable
-from keyfold.project import project_packages
-from keyfold.session.gateway import JavaEndedError, java_has_ended, launched, py4j_is_quiet
-from keyfold.session.interrupts import work_ends_on_interrupt
+from keyfold.session.calling import in_thread
+from keyfold.session.java import FIXED_AT_LAUNCH, Java
 from keyfold.session.redaction import shown
-from keyfold.session.scratch import new_scratch, scratch_of_java
 from keyfold.session.settings import SparkSettings, connect_conf, spark_conf
-from keyfold.session.shipping import zip_packages
 from keyfold.session.targets import check_target
-from keyfold.session.workers import check_workers, pass_environment
+from keyfold.session.workers import equip_workers, packed
 
 # Spark changes these values, so a running session's differ from those that it was given.
 _REWRITTEN_BY_SPARK = {"spark.sql.warehouse.dir", "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"}
+
+_lock = Lock()
+_java: Java | None = None
 
 
 def build_session(settings: SparkSettings | None = None) -> SparkSession:
@@ -49,29 +51,126 @@ def build_session(settings: SparkSettings | None = None) -> SparkSession:
     check_target(settings.master, settings.conf)
     if settings.is_connect:
         return _connected(settings)
-    conf = spark_conf(settings)
-    running = SparkSession._instantiatedSession
-    if running is not None and is_running():
-        check_same(dict(running.sparkContext.getConf().getAll()), conf)
-        return running
-    # In the environment: with the session's setting alone, workers start with another Python.
-    chosen = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
-    os.environ["PYSPARK_PYTHON"] = sys.executable if settings.is_local else chosen or sys.executable
-    with scratch_of_java(conf), launched(conf):
-        builder = SparkSession.builder.appName(settings.app_name)
-        for name, value in conf.items():
-            builder = builder.config(name, value)
-        with _handlers_kept():
-            session = builder.getOrCreate()
-        _read_settings(session)
-    if not settings.is_local:
-        try:
-            _equip_workers(session, settings)
-        # Also after an interrupt: the next call would take a session that is not equipped for a running one.
-        except BaseException:
+    # In a thread, where Spark leaves this process's handler of SIGINT as it is.
+    return in_thread(lambda: _started(settings))
+
+
+class SharedSessions:
+    """The sessions that `Runners` of this process use: the last that leaves a session stops it, if it was started here."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._users: dict[SparkSession, int] = {}
+
+    def enter(self, settings: SparkSettings) -> SparkSession:
+        """Return the session of this process, which is started if there is none; one of Spark Connect is the user's alone.
+
+        Raises:
+            KeyfoldError: as `build_session`.
+        """
+        with self._lock:
+            is_ours = settings.is_connect or _running() is None
+            session = build_session(settings)
+            if is_ours or session in self._users:
+                self._users[session] = self._users.get(session, 0) + 1
+            return session
+
+    def leave(self, session: SparkSession) -> None:
+        """Give a session back, and stop it if nobody else uses it."""
+        with self._lock:
+            if session not in self._users:
+                return  # somebody else's, who called `build_session`
+            self._users[session] -= 1
+            if not self._users[session]:
+                del self._users[session]
+                _stop(session)
+
+
+SHARED = SharedSessions()
+
+
+def _stop(session: SparkSession) -> None:
+    """Stop a session whatever became of earlier calls: in a thread, since an interrupted one leaves its answer in this thread's
+    connection.
+    """
+
+    def end() -> None:
+        # If Java has ended, nothing is left to stop.
+        with suppress(Exception):
             session.stop()
-            raise
-    return session
+
+    in_thread(end)
+
+
+def check_same(running: Mapping[str, str], conf: Mapping[str, str]) -> None:
+    """Check that a running session has the requested settings.
+
+    Args:
+        running: the running session's settings.
+        conf: the requested settings.
+
+    Raises:
+        KeyfoldError: some differ; the message says which.
+    """
+    others = {
+        name: f"{shown(name, running.get(name, 'not set'))} is running, {shown(name, value)} is requested"
+        for name, value in conf.items()
+        if name not in _REWRITTEN_BY_SPARK and running.get(name) != value
+    }
+    if others:
+        raise Misconfigured(
+            'a Spark session with other settings runs already; use it by Runners("spark", session), stop it first, or use another '
+            "process: " + json.dumps(others)
+        )
+
+
+def _running() -> SparkSession | None:
+    # Private attributes: this process's session, whichever thread has started it.
+    running = SparkSession._instantiatedSession
+    return running if running is not None and running._sc._jsc is not None else None
+
+
+def _started(settings: SparkSettings) -> SparkSession:
+    with _lock:
+        conf = spark_conf(settings)
+        if (running := _running()) is not None:
+            check_same(dict(running.sparkContext.getConf().getAll()), conf)
+            return running
+        # In the environment: with the session's setting alone, workers start with another Python.
+        chosen = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+        os.environ["PYSPARK_PYTHON"] = sys.executable if settings.is_local else chosen or sys.executable
+        java = _java_with(conf)
+        with java.starting_session() if java else nullcontext():
+            builder = SparkSession.builder.appName(settings.app_name)
+            for name, value in conf.items():
+                builder = builder.config(name, value)
+            session = builder.getOrCreate()
+            try:
+                # Spark reads its SQL settings now, so that errors in them show here and not at the first job.
+                of_java: Any = session._jsparkSession
+                of_java.sessionState()
+                if not settings.is_local:
+                    equip_workers(session, settings)
+            except BaseException:
+                session.stop()
+                raise
+            return session
+
+
+def _java_with(conf: Mapping[str, str]) -> Java | None:
+    """Return this process's Java, which is started if there is none; None if somebody else has started it."""
+    global _java  # noqa: PLW0603 - one Java a process, as PySpark has it
+    if SparkContext._gateway is None:
+        _java = Java(conf)
+    elif _java is not None and not _java.is_of_spark_submit:
+        for name in FIXED_AT_LAUNCH:
+            there = _java.conf.get(name, "not set")
+            if there != conf.get(name, "not set"):
+                raise Misconfigured(
+                    f"this process's Spark was started with {name}={shown(name, there)} and cannot change to "
+                    f"{shown(name, conf.get(name, 'not set'))}: start a new process"
+                )
+    return _java
 
 
 def _connected(settings: SparkSettings) -> SparkSession:
@@ -81,119 +180,10 @@ def _connected(settings: SparkSettings) -> SparkSession:
         builder = builder.config(name, value)
     try:
         session = builder.create()
-        session.addArtifacts(str(_packed(settings)), pyfile=True)
+        session.addArtifacts(str(packed(settings)), pyfile=True)
     except (PySparkException, ImportError) as error:
         raise Unreachable(
             f"{settings.master} cannot be used: {error}; it takes a server of Spark Connect there, and here the packages of "
-            "`pip install pyspark[connect]`"
+            "`pip install 'pyspark[connect]'`"
         ) from None
     return session
-
-
-def _packed(settings: SparkSettings) -> Path:
-    """Return a zip of `keyfold` and the packages that workers need."""
-    # In a folder that lasts as long as the process: Spark serves the file to executors that start later.
-    return zip_packages(("keyfold", *project_packages(), *settings.ship), new_scratch())
-
-
-def is_running() -> bool:
-    """Whether this process has a running session."""
-    # A private attribute: this process's session, whichever thread has started it.
-    running = SparkSession._instantiatedSession
-    return running is not None and running._sc._jsc is not None
-
-
-def check_same(there: Mapping[str, str], conf: Mapping[str, str]) -> None:
-    """Check that a running session has the requested settings.
-
-    Args:
-        there: the running session's settings.
-        conf: the requested settings.
-
-    Raises:
-        KeyfoldError: some differ; the message says which.
-    """
-    others = {
-        name: f"{shown(name, there.get(name, 'not set'))} is running, {shown(name, value)} is requested"
-        for name, value in conf.items()
-        if name not in _REWRITTEN_BY_SPARK and there.get(name) != value
-    }
-    if others:
-        raise Misconfigured(
-            "a Spark session with other settings runs already; stop it first, or use another process: "
-            + json.dumps(others)
-        )
-
-
-@contextmanager
-def _handlers_kept() -> Iterator[None]:
-    """Keep this process's SIGINT handler, which a new SparkContext replaces.
-
-    The caller decides what an interrupt does. `work_ends_on_interrupt` cancels Spark's jobs.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        # In other threads, Spark sets no handler. A handler set by C code (None here) cannot be restored.
-        if current_thread() is main_thread() and before is not None:
-            signal.signal(signal.SIGINT, before)
-
-
-def _read_settings(session: SparkSession) -> None:
-    """Make Spark read its SQL settings now, so that errors in them show here and not at the first job."""
-    java: Any = session._jsparkSession
-    try:
-        java.sessionState()
-    except (Py4JError, PySparkException):
-        session.stop()
-        raise
-
-
-def _equip_workers(session: SparkSession, settings: SparkSettings) -> None:
-    """Ship packages and variables to the workers, and check that they can use them."""
-    session.sparkContext.addPyFile(str(_packed(settings)))
-    pass_environment(session)
-    check_workers(session)
-
-
-@contextmanager
-def running_session(settings: SparkSettings) -> Iterator[SparkSession]:
-    """Start a session, or use the running one of this process, which is not stopped at the end.
-
-    Raises:
-        KeyfoldError: a setting is wrong, Spark does not start, or its Java process ends.
-    """
-    if settings.is_connect:
-        session = build_session(settings)
-        try:
-            yield session
-        finally:
-            session.stop()
-        return
-    was_running = is_running()
-    session = build_session(settings)
-    with py4j_is_quiet():
-        try:
-            with work_ends_on_interrupt(session):
-                yield session
-        except (Py4JError, OSError):
-            if not java_has_ended():
-                raise
-            raise JavaEndedError from None
-        finally:
-            if not was_running:
-                _stop(session)
-
-
-def _stop(session: SparkSession) -> None:
-    def stop() -> None:
-        # If Java has ended, nothing is left to stop.
-        with suppress(Py4JError, OSError):
-            session.stop()
-
-    # An interrupt may have cut off a call to Java, after which this thread's connection answers one call late. Another thread has
-    # its own connection.
-    stopper = Thread(target=stop, name="stop-spark")
-    stopper.start()
-    stopper.join()

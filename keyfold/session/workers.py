@@ -1,11 +1,13 @@
-"""Check a cluster's workers before a run: that there are executors, and that versions match.
+"""Equip a cluster's workers before a run, and check them: that there are executors, and that versions match.
 
 Without these checks, failures show late and misleadingly: a job that waits for ever, a stack trace of pickle.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -14,6 +16,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from keyfold.errors import KeyfoldError, Unreachable, error_in
+from keyfold.project import project_packages
+from keyfold.session.scratch import new_scratch
+from keyfold.session.settings import SparkSettings
+from keyfold.session.shipping import zip_packages
 
 EXECUTORS_WITHIN = "spark.keyfold.executorsWithin"
 """Keyfold's own Spark setting: seconds to wait for the first executor."""
@@ -24,73 +30,65 @@ _READ_BY_WORKERS = ("KEYFOLD_ENRICHMENT_", "KEYFOLD_KAFKA_", "AWS_", "GOOGLE_", 
 """Prefixes of variables that code in workers reads. On one machine, workers inherit them."""
 
 _TASKS_A_CORE = 2
-_GROUP = "keyfold-workers"
 
 
-def pass_environment(session: SparkSession) -> None:
-    """Send this process's variables that workers read with every task, over Spark's own connection."""
-    session.sparkContext.environment.update(
-        {name: value for name, value in os.environ.items() if name.startswith(_READ_BY_WORKERS)}
-    )
-
-
-def check_workers(session: SparkSession) -> None:
-    """Check that the cluster gives executors, and that their Python has this process's versions.
+def equip_workers(session: SparkSession, settings: SparkSettings) -> None:
+    """Ship packages to the workers, and variables with every task, and check that they can use them.
 
     Raises:
         KeyfoldError: no executor comes in time, or a node lacks this Python or has other versions; the message names the
             node and the versions.
     """
-    conf = session.sparkContext.getConf()
-    seconds = float(conf.get(EXECUTORS_WITHIN, str(SECONDS_TO_FIRST_EXECUTOR)) or SECONDS_TO_FIRST_EXECUTOR)
+    session.sparkContext.addPyFile(str(packed(settings)))
+    session.sparkContext.environment.update(
+        {name: value for name, value in os.environ.items() if name.startswith(_READ_BY_WORKERS)}
+    )
+    _check_workers(session)
+
+
+def packed(settings: SparkSettings) -> Path:
+    """Return a zip of `keyfold` and the packages that workers need."""
+    # In a folder that lasts as long as the process: Spark serves the file to executors that start later.
+    return zip_packages(("keyfold", *project_packages(), *settings.ship), new_scratch())
+
+
+def _check_workers(session: SparkSession) -> None:
+    context: Any = session.sparkContext
+    conf = context.getConf()
+    seconds = float(conf.get(EXECUTORS_WITHIN, "") or SECONDS_TO_FIRST_EXECUTOR)
+    # More tasks than cores, so that every executor is likely to get one.
+    tasks = _TASKS_A_CORE * max(2, context.defaultParallelism)
+    tag, is_over, gave_up = f"keyfold-{uuid.uuid4().hex}", Event(), Event()
 
     def look(_: Iterable[Any]) -> Iterator[str]:
         import keyfold  # noqa: PLC0415 - the import in the worker is the check
 
         yield keyfold.__name__
 
-    stopped = _on_workers(session, look, within=seconds)
-    if stopped is None:
+    def give_up() -> None:
+        # Give up only if there is no executor: a task that has started may take long. The driver counts as one.
+        if not is_over.wait(seconds) and len(context._jsc.sc().statusTracker().getExecutorInfos()) <= 1:
+            gave_up.set()
+            context.cancelJobsWithTag(tag)
+
+    watch = Thread(target=give_up, name="executors", daemon=True)
+    # This thread ends with the start of the session, and its tag with it.
+    context.addJobTag(tag)
+    watch.start()
+    try:
+        context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
+    except (Py4JError, PySparkException) as error:
+        if not gave_up.is_set():
+            raise KeyfoldError(_explained(str(error))) from None
         raise Unreachable(
             f"{conf.get('spark.master')} gave this application no executor within {seconds:g} s. It asks for executors of "
             f"{conf.get('spark.executor.memory', '1g')} and {conf.get('spark.executor.cores', 'all')} cores each; perhaps no "
             "worker has as much, or other applications hold all cores (limit each with spark.cores.max). See the cluster's web "
             f"pages; {EXECUTORS_WITHIN} sets how long to wait"
-        )
-
-
-def _on_workers(
-    session: SparkSession, look: Callable[..., Iterator[Any]], within: float | None = None
-) -> list[Any] | None:
-    """Run a function in tasks on all cores and collect its results; None if no executor took a task in time."""
-    context: Any = session.sparkContext
-    # More tasks than cores, so that every executor is likely to get one.
-    tasks = _TASKS_A_CORE * max(2, context.defaultParallelism)
-    over, gave_up = Event(), Event()
-
-    def give_up() -> None:
-        # Give up only if there is no executor: a task that has started may take long. The driver counts as one.
-        if not over.wait(within) and len(context._jsc.sc().statusTracker().getExecutorInfos()) <= 1:
-            gave_up.set()
-            context.cancelJobGroup(_GROUP)
-
-    watch = Thread(target=give_up, name="executors", daemon=True) if within is not None else None
-    context.setJobGroup(_GROUP, "keyfold: checks the workers", interruptOnCancel=True)
-    try:
-        if watch is not None:
-            watch.start()
-        return context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
-    except (Py4JError, PySparkException) as error:
-        if gave_up.is_set():
-            return None
-        raise KeyfoldError(_explained(str(error))) from None
+        ) from None
     finally:
-        over.set()
-        if watch is not None:
-            watch.join()
-        # Unset the job group, which would apply to all later jobs of this thread.
-        for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
-            context.setLocalProperty(name, None)
+        is_over.set()
+        watch.join()
 
 
 def _explained(text: str) -> str:

@@ -1,8 +1,7 @@
 """Secrets of Spark's settings and Dagster: its pages and its records have the variable's name, and never what it holds."""
 
-from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import dagster as dg
 from dagster._core.remote_representation.external_data import RepositorySnap
@@ -26,10 +25,9 @@ def test_a_secret_reaches_the_session_and_is_in_no_page_no_record_and_no_error(t
         if len(asked) == 1:
             # As where another session runs already: the error is recorded.
             check_same({}, spark_conf(settings))
-        return SimpleNamespace(stop=lambda: None)
+        return MagicMock()
 
     monkeypatch.setattr("keyfold.session.start.build_session", start)
-    monkeypatch.setattr("keyfold.session.start.work_ends_on_interrupt", lambda _: nullcontext())
 
     @dg.asset
     def uses(context: dg.AssetExecutionContext, keyfold: dg.ResourceParam[Keyfold]) -> None:

@@ -1,21 +1,17 @@
 """Runs of the engine: time, late events, modes, failures. Without Spark where Spark adds nothing."""
 
 import re
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
-from types import SimpleNamespace
 
 import polars as pl
 import pytest
 from deltalake import DeltaTable
-from pyspark import SparkContext
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Unreachable
 from keyfold.journal.clock import read_clock
 from keyfold.keyed import runner
 from keyfold.keyed.generation.generations import live_generation
@@ -28,7 +24,6 @@ from keyfold.lakehouse import exclusive
 from keyfold.maintenance.compaction import compact
 from keyfold.runners import Runners
 from keyfold.runners.choice import LocalRunner
-from keyfold.session.gateway import check_java
 from tests.keyfold.keyed.toy_jobs import START, windows
 from tests.lake import Lake
 from tests.waiting import wait_until
@@ -207,19 +202,21 @@ def test_a_continuous_run_plans_no_more_often_after_a_commit_without_rows(lake, 
         assert running.result(60).totals.events == 3
 
 
-class WithJava(LocalRunner):
+class OfJavaThatEnds(LocalRunner):
+    ended = False
+
     def check_alive(self):
-        check_java()
+        if self.ended:
+            raise Unreachable("Spark's Java process has ended")
 
 
 def test_a_continuous_run_to_which_nothing_comes_notices_that_its_java_is_gone(lake, lakehouse, monkeypatch):
     lake.click(("ann", 0), ("ann", 30))
     lake.run(windows())
-    java = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+    java = OfJavaThatEnds()
     runners, stop = Runners("spark"), threading.Event()
     # This process does the work in its place; Java is only asked whether it is there.
-    monkeypatch.setattr(runners, "_spark", WithJava())
+    monkeypatch.setattr(runners, "_spark", java)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(
             run_continuously, lakehouse, windows(), every=timedelta(hours=1), stop=stop, runners=runners
@@ -228,13 +225,11 @@ def test_a_continuous_run_to_which_nothing_comes_notices_that_its_java_is_gone(l
             lake.click(("eve", 60))
             wait_for(lambda: events_read(lakehouse) == 3)
             assert not running.done()
-            java.kill()
+            java.ended = True
             with pytest.raises(KeyfoldError, match="Spark's Java process has ended"):
                 running.result(60)
         finally:
             stop.set()
-            java.kill()
-            java.communicate()
     # The job is free again, and nothing is lost.
     lake.click(("bob", 90))
     assert lake.run(windows()).totals.events == 4

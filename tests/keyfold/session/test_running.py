@@ -1,15 +1,11 @@
 """A Java that ends while a command works is told in words; whatever else fails is told as what it is."""
 
 import errno
-import subprocess
-import sys
-from contextlib import contextmanager, nullcontext
-from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 import typer
 from py4j.protocol import Py4JNetworkError
-from pyspark import SparkContext
 from typer.testing import CliRunner
 
 from keyfold.cli.app import app
@@ -18,38 +14,8 @@ from keyfold.errors import KeyfoldError
 from keyfold.runners import Runners
 from keyfold.session import SparkSettings
 from keyfold.session import start as starting
-from keyfold.session.start import running_session
+from keyfold.session.java import java_end_explained
 from spark_jobs.simulation import simulate
-
-WORDS = "Spark's Java process has ended: somebody killed it, or the machine ran out of memory"
-
-
-@pytest.fixture
-def java(monkeypatch):
-    """A process in the place of Java, to which a session is the one of this process."""
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-
-    def stop():
-        if process.poll() is not None:
-            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-        process.kill()
-        process.wait()
-
-    monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
-    monkeypatch.setattr(starting, "build_session", lambda _: SimpleNamespace(stop=stop))
-    monkeypatch.setattr(starting, "is_running", lambda: False)
-    monkeypatch.setattr(starting, "work_ends_on_interrupt", lambda _: nullcontext())
-    yield process
-    process.kill()
-    process.communicate()
-
-
-def fail(error, process=None):
-    """Fail, after Java was killed if that is given."""
-    if process is not None:
-        process.kill()
-        process.wait()
-    raise error
 
 
 @pytest.mark.parametrize("place", ["hdfs://names:8020/lake", "viewfs://lake/home", "abfss://a@b/home"])
@@ -86,25 +52,22 @@ def test_a_home_or_landing_folder_on_another_file_system_is_refused_before_java_
         ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
     ],
 )
-def test_a_java_that_was_killed_is_told_whatever_python_saw_of_it(java, error, capsys):
-    with pytest.raises(typer.Exit) as ended, failures(), running_session(SparkSettings()):
-        fail(error, java)
+def test_a_java_that_was_killed_is_told_whatever_python_saw_of_it(error, capsys):
+    with pytest.raises(typer.Exit) as ended, failures(), java_end_explained():
+        raise error
     assert ended.value.exit_code == 1
-    told = capsys.readouterr().err
-    assert told.startswith(f"error: {WORDS}")
-    assert "run it again" in told
-    assert "Traceback" not in told
+    printed = capsys.readouterr().err
+    assert printed.startswith(
+        "error: Spark's Java process has ended: somebody killed it, or the machine ran out of memory"
+    )
+    assert "run it again" in printed
+    assert "Traceback" not in printed
 
 
-def test_while_java_runs_an_error_is_what_it_is(java):
-    with pytest.raises(Py4JNetworkError, match="of a proxy"), running_session(SparkSettings()):
-        fail(Py4JNetworkError("of a proxy"))
-    assert java.poll() is not None, "the session is stopped"
-
-
-def test_what_went_wrong_before_java_ended_is_told_and_not_hidden(java):
-    with pytest.raises(KeyfoldError, match="the step raised"), running_session(SparkSettings()):
-        fail(KeyfoldError("the step raised"), java)
+@pytest.mark.parametrize("error", [KeyfoldError("the step raised"), OSError(errno.ENOSPC, "No space left")])
+def test_while_java_runs_an_error_is_what_it_is(error):
+    with pytest.raises(type(error), match=str(error)[-12:]), java_end_explained():
+        raise error
 
 
 def test_a_few_files_are_ingested_without_java(monkeypatch, tmp_path):
@@ -114,18 +77,27 @@ def test_a_few_files_are_ingested_without_java(monkeypatch, tmp_path):
     assert answer.exit_code == 0, answer.output
 
 
-def test_a_session_is_started_when_work_first_needs_it_and_then_stopped(monkeypatch):
-    told = []
-
-    @contextmanager
-    def start(_):
-        told.append("started")
-        yield SimpleNamespace(version="4.2.0")
-        told.append("stopped")
-
-    monkeypatch.setattr(starting, "running_session", start)
+def test_a_session_is_started_when_work_first_needs_it_and_stopped_when_the_last_user_leaves(monkeypatch):
+    session = MagicMock()
+    started = MagicMock(return_value=session)
+    monkeypatch.setattr(starting, "build_session", started)
+    # As of a process of its own, whatever session other tests of this one share.
+    monkeypatch.setattr(starting, "_running", lambda: session if started.called else None)
     with Runners("spark") as runners:
-        assert told == []
-        assert runners.session.version == runners.session.version == "4.2.0"
-        assert told == ["started"]
-    assert told == ["started", "stopped"]
+        started.assert_not_called()
+        assert runners.session is runners.session is session
+        with Runners("spark") as others:
+            assert others.session is session
+        session.stop.assert_not_called()
+        assert runners.session is session
+    session.stop.assert_called_once()
+
+
+def test_a_session_that_the_caller_hands_over_or_has_started_is_not_stopped(monkeypatch):
+    session = MagicMock()
+    monkeypatch.setattr(starting, "build_session", lambda _: session)
+    monkeypatch.setattr(starting, "_running", lambda: session)
+    for spark in (session, SparkSettings()):
+        with Runners("spark", spark) as runners:
+            assert runners.session is session
+    session.stop.assert_not_called()

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from keyfold.session.scratch import new_scratch, scratch_of_java, sweep_scratch
+from keyfold.session import java
+from keyfold.session.scratch import new_scratch, sweep_scratch
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -74,24 +75,19 @@ def test_one_that_was_made_this_moment_is_left_and_an_old_one_without_a_lock_is_
     assert young.exists()
 
 
-def test_java_is_told_by_its_environment_and_nothing_of_it_stays(temporary, monkeypatch):
+def test_java_gets_its_folders_by_its_environment(temporary, monkeypatch):
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dmine=1")
-    with scratch_of_java({}):
-        folder = Path(os.environ["SPARK_LOCAL_DIRS"])
-        assert folder.parent == temporary
-        assert os.environ["SPARK_SUBMIT_OPTS"] == f"-Dmine=1 -Djava.io.tmpdir={folder}"
-    assert "SPARK_LOCAL_DIRS" not in os.environ
-    assert os.environ["SPARK_SUBMIT_OPTS"] == "-Dmine=1"
+    variables = java.variables({}, temporary)
+    assert variables["SPARK_LOCAL_DIRS"] == str(temporary)
+    assert variables["SPARK_SUBMIT_OPTS"] == f"-Dmine=1 -Djava.io.tmpdir={temporary}"
 
 
-def test_local_folders_that_somebody_has_chosen_stay(monkeypatch):
+def test_local_folders_that_somebody_has_chosen_stay(temporary, monkeypatch):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/fast/disk")
-    with scratch_of_java({}):
-        assert os.environ["SPARK_LOCAL_DIRS"] == "/fast/disk"
+    assert "SPARK_LOCAL_DIRS" not in java.variables({}, temporary)
     monkeypatch.delenv("SPARK_LOCAL_DIRS")
-    with scratch_of_java({"spark.local.dir": "/fast/disk"}):
-        assert "SPARK_LOCAL_DIRS" not in os.environ
+    assert "SPARK_LOCAL_DIRS" not in java.variables({"spark.local.dir": "/fast/disk"}, temporary)
 
 
 @pytest.mark.slow

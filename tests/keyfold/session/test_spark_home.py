@@ -1,16 +1,16 @@
 """The Spark home of local sessions: Spark's Python processes import the installed pyspark."""
 
-import os
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from keyfold.session.scratch import make_spark_home, scratch_of_java
+from keyfold.session import java
+from keyfold.session.scratch import spark_home
 
 
 def test_the_home_has_all_of_spark_but_the_zip(tmp_path):
-    home = make_spark_home(tmp_path)
+    home = spark_home(tmp_path)
     installed = Path(pyspark.__file__).parent
     assert {path.name for path in installed.iterdir()} - {path.name for path in home.iterdir()} == {"python"}
     assert (home / "bin" / "spark-submit").samefile(installed / "bin" / "spark-submit")
@@ -21,15 +21,12 @@ def test_the_home_has_all_of_spark_but_the_zip(tmp_path):
     [("local[2]", None, True), ("local[2]", "/opt/spark", False), ("yarn", None, False)],
 )
 def test_only_local_sessions_without_a_home_of_the_user_s_get_it(monkeypatch, tmp_path, master, chosen, is_made):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.delenv("SPARK_HOME", raising=False)
     if chosen:
         monkeypatch.setenv("SPARK_HOME", chosen)
-    with scratch_of_java({"spark.master": master}):
-        home = os.environ.get("SPARK_HOME")
-        assert (home not in (None, chosen)) == is_made
-        assert not is_made or (Path(str(home)) / "jars").is_dir()
-    assert os.environ.get("SPARK_HOME") == chosen
+    home = java.variables({"spark.master": master}, tmp_path).get("SPARK_HOME")
+    assert (home is not None) == is_made
+    assert not is_made or (Path(str(home)) / "jars").is_dir()
 
 
 @pytest.mark.one_machine
