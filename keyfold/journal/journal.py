@@ -70,18 +70,18 @@ class Journal(Generic[P, D]):
 
     def done(self, batch: int) -> D | None:
         """Return the commit record of a batch; None if there is none, or it is no longer kept."""
-        return self._read_if_there(self._path(batch, "done"), self._dones)
+        return self._read_if_there(self.path(batch, "done"), self._dones)
 
     def digest(self, batch: int) -> str | None:
         """Return a checksum of a batch's commit record, which differs between histories; None if there is no record."""
         try:
-            return checksum_of_bytes(self._path(batch, "done").read_bytes())
+            return checksum_of_bytes(self.path(batch, "done").read_bytes())
         except FileNotFoundError:
             return None
 
     def plan(self, batch: int) -> P | None:
         """Return the plan of a batch; None if there is none, or it is no longer kept."""
-        return self._read_if_there(self._path(batch, "plan"), self._plans)
+        return self._read_if_there(self.path(batch, "plan"), self._plans)
 
     def planned(self, batch: int) -> P | None:
         """Return the plan of the next batch; None if there is none that counts (`pending`).
@@ -114,7 +114,7 @@ class Journal(Generic[P, D]):
         is_within = before is not None and batch < before.run + before.batches
         if before is not None and is_within and (first is None or not _are_of_one_run(before, first)):
             raise Damaged(
-                f"{self._path(batch, 'plan')} is gone, or belongs to another run than the plans before it, so that the rest of "
+                f"{self.path(batch, 'plan')} is gone, or belongs to another run than the plans before it, so that the rest of "
                 f"their run is unknown; restore it from a backup, or {self._remedy}"
             )
         if first is None or not (is_within or first.run == batch):
@@ -133,13 +133,13 @@ class Journal(Generic[P, D]):
         # Plans of an interrupted planning were never used. They are replaced, and never removed: a run that has lost its lease
         # might remove the plans of its successor.
         strays = {number for number in self._numbers("plan") if number >= plans[0].batch}
-        tags = {number: tag_of(self._path(number, "plan")) for number in strays}
+        tags = {number: tag_of(self.path(number, "plan")) for number in strays}
         reached("plan: before")
         # Last to first: `pending` starts at the first plan, so incomplete plans of a run do not count.
         for number, plan in enumerate(reversed(plans)):
             if number:
                 reached("plan: one of several")
-            replace(self._path(plan.batch, "plan"), _as_bytes(plan), tags.get(plan.batch, ""))
+            replace(self.path(plan.batch, "plan"), _as_bytes(plan), tags.get(plan.batch, ""))
         reached("plan: after")
 
     def withdraw(self) -> None:
@@ -147,7 +147,7 @@ class Journal(Generic[P, D]):
         if (pending := self.pending()) and pending[0].batch == pending[0].run:
             check_held()
             # Without its first plan, which is written last, a run does not count.
-            self._path(pending[0].batch, "plan").unlink()
+            self.path(pending[0].batch, "plan").unlink()
             sync_folder(self.folder)
 
     def write_done(self, done: D) -> None:
@@ -158,7 +158,7 @@ class Journal(Generic[P, D]):
             KeyfoldError: another run has committed the batch; the results of that run count.
         """
         reached("done: before")
-        write_once(self._path(done.batch, "done"), _as_bytes(done))
+        write_once(self.path(done.batch, "done"), _as_bytes(done))
         reached("done: after")
 
     def amend(self, plans: Sequence[P], dones: Sequence[D]) -> None:
@@ -166,8 +166,8 @@ class Journal(Generic[P, D]):
 
         Their checksums are removed from the record; `record_checksums` adds them again.
         """
-        paths = {self._path(done.batch, "done"): done for done in dones}
-        paths |= {self._path(plan.batch, "plan"): plan for plan in plans}
+        paths = {self.path(done.batch, "done"): done for done in dones}
+        paths |= {self.path(plan.batch, "plan"): plan for plan in plans}
         # Checksums first: after a crash, some records are not verified until the next run, but none looks damaged.
         forget_checksums(self.folder, [f"journal/{path.name}" for path in paths])
         for path, record in paths.items():
@@ -204,15 +204,18 @@ class Journal(Generic[P, D]):
             return
         old = dones[:-KEPT]
         lines = [*self._history_lines(), *(json.dumps(vars(self._describe(batch))) for batch in old)]
+        past = [(line, _past(line)) for line in lines]
         # After a crash before the removal, the history has these batches already: keep one line for each number.
-        by_batch = {json.loads(line)["batch"]: line for line in lines}
-        kept = [by_batch[batch] for batch in sorted(by_batch)[-HISTORY:]]
-        write_durably(self.folder / "history.jsonl", "".join(f"{line}\n" for line in kept).encode())
+        by_batch = {batch.batch: line for line, batch in past if batch}
+        # Damaged lines stay, so that a check finds them: they describe old batches, and stop no run.
+        damaged = [line for line, batch in past if batch is None]
+        kept = [*damaged, *(by_batch[batch] for batch in sorted(by_batch)[-HISTORY:])]
+        write_durably(self.history_path, "".join(f"{line}\n" for line in kept).encode())
         reached("journal: history written")
         for batch in old:
             # They may be gone: an earlier attempt may have been killed between the two removals.
-            self._path(batch, "plan").unlink(missing_ok=True)
-            self._path(batch, "done").unlink(missing_ok=True)
+            self.path(batch, "plan").unlink(missing_ok=True)
+            self.path(batch, "done").unlink(missing_ok=True)
         sync_folder(self.folder)
         reached("journal: old records removed")
 
@@ -225,14 +228,22 @@ class Journal(Generic[P, D]):
         return [self._read(batch, "done", self._dones) for batch in self._numbers("done")[-last:]]
 
     def history(self, last: int) -> list[PastBatch]:
-        """Describe the last batches, oldest first, with those that are planned and not committed."""
+        """Describe the last batches, oldest first, with those that are planned and not committed.
+
+        Raises:
+            KeyfoldError: the history, or a record, is damaged.
+        """
         numbers = [*self._numbers("done"), *(plan.batch for plan in self.pending())]
         batches = [self._describe(batch) for batch in numbers[-last:]]
         if len(batches) < last:
             # After a crash in `compact`, batches may be in the history and have records.
             known = {one.batch for one in batches}
-            past = [PastBatch(**json.loads(line)) for line in self._history_lines()]
-            batches = [*(one for one in past if one.batch not in known), *batches]
+            past = [_past(line) for line in self._history_lines()]
+            if None in past:
+                raise Damaged(
+                    f"{self.history_path} is damaged; restore it from a backup, or remove it: only the list of old batches is lost"
+                )
+            batches = [*(one for one in past if one and one.batch not in known), *batches]
         return batches[-last:]
 
     def _describe(self, batch: int) -> PastBatch:
@@ -248,7 +259,7 @@ class Journal(Generic[P, D]):
 
     def _history_lines(self) -> list[str]:
         try:
-            return (self.folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
+            return self.history_path.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
             return []
 
@@ -259,11 +270,17 @@ class Journal(Generic[P, D]):
         except FileNotFoundError:
             return []
 
-    def _path(self, batch: int, kind: str) -> Place:
+    @property
+    def history_path(self) -> Place:
+        """The path of the history of old batches."""
+        return self.folder / "history.jsonl"
+
+    def path(self, batch: int, kind: str) -> Place:
+        """Return the path of a batch's record, `plan` or `done`, which need not exist."""
         return self.folder / f"{batch:09d}{_SUFFIX[kind]}"
 
     def _read(self, batch: int, kind: str, record: type[R]) -> R:
-        return self._parse(self._path(batch, kind), record)
+        return self._parse(self.path(batch, kind), record)
 
     def _read_if_there(self, path: Place, record: type[R]) -> R | None:
         try:
@@ -284,6 +301,14 @@ class Journal(Generic[P, D]):
         return Damaged(
             f"{path} is damaged, or another version of Keyfold wrote it ({why}); restore it from a backup, or {self._remedy}"
         )
+
+
+def _past(line: str) -> PastBatch | None:
+    """Return a batch of the history; None of a damaged line."""
+    try:
+        return PastBatch(**json.loads(line))
+    except (ValueError, TypeError):
+        return None
 
 
 def _are_of_one_run(plan: Plan, other: Plan) -> bool:

@@ -23,7 +23,8 @@ from keyfold.keyed.generation.live_record import LIVE
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.files import files_below, new_file, open_found, sweep, sync_folder, write_once
 from keyfold.lakehouse.presence import check_lakehouse_is_there
-from keyfold.maintenance.backup_parts import files_of, in_no_part, parts_of
+from keyfold.maintenance.backup_parts import files_of, parts_of
+from keyfold.maintenance.checking import check
 from keyfold.storage.entries import NoRegularFileError, OtherEntry
 from keyfold.storage.place import FoundFile, Place, found_at, path_below, stays_below
 
@@ -74,8 +75,9 @@ def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
 
     Raises:
         KeyfoldError: there is no lakehouse or a folder of it cannot be read, a record that says what belongs to it is lost, damaged or
-            of another version, `to` is inside of it, another backup is running, or runs replace files faster than they can be copied: no
-            backup was made. Or landing files cannot be read, or tables belong to no job or stream: the backup has all others.
+            of another version, a table's log or data file is lost, `to` is inside of the lakehouse, another backup is running, or runs
+            replace files faster than they can be copied: no backup was made. Or the lakehouse is damaged in another way, or landing
+            files cannot be read: the backup has all that could be copied, as it is.
         OSError: a disk is full or fails; no backup was made.
     """
     check_lakehouse_is_there(lakehouse)
@@ -87,6 +89,13 @@ def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
         there, earlier = {file.path.name for file in files_below(content)}, backups_in(to)
         last = _read(to, earlier[-1]) if earlier else []
         known = {file[:4]: file for file in last if file.digest in there}
+        parts_of(lakehouse)  # raises before everything is looked at
+        # A damaged lakehouse is copied as it is, since all of it that is well must be in a backup; but not without a word.
+        damage = [
+            f"{fault.path} {fault.what}; {fault.remedy}"
+            for fault in check(lakehouse, contents=False)
+            if fault.is_damage
+        ]
         copy = _Copy(lakehouse, content, known)
         for _ in range(_TRIES - 1):
             if copy.fault:
@@ -101,9 +110,10 @@ def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
         sync_folder(content)
         write_once(to / "backups" / f"{name}{_LIST}", gzip.compress(json.dumps(files).encode(), mtime=0))
     new = {file.digest: file.bytes for file in files if file.digest not in there}
-    lost = [*copy.unreadable, *(f"{table}: {what}" for table, what in in_no_part(lakehouse).items())]
-    if lost:
-        raise Damaged(f"backup {name} is made, but lacks: {'; '.join(in_few_lines(lost, 'files'))}")
+    if lost := [*damage, *copy.unreadable]:
+        raise Damaged(
+            f"backup {name} is made, but lacks what is damaged or cannot be read: {'; '.join(in_few_lines(lost, 'files'))}"
+        )
     left_out = tuple(in_few_lines(copy.left_out, "entries"))
     return Backup(name, len(files), sum(file.bytes for file in files), sum(new.values()), left_out)
 

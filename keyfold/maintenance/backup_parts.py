@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from keyfold.errors import Damaged
 from keyfold.ingestion.ingest_settings import RECORD as INGEST_RECORD
 from keyfold.ingestion.ingest_settings import existing_ingest, rebuild_remedy
-from keyfold.keyed.generation.generations import FORMAT, all_generations, live_generation, tables_of_no_job
+from keyfold.keyed.generation.generations import FORMAT, all_generations, live_generation
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.files import files_below
 from keyfold.lakehouse.positions import remembered
@@ -136,24 +136,3 @@ def _table(table: Place, application: str, last: int, journal: Place, others: Ot
         path, what = min(absent.items())
         raise FileNotFoundError(ENOENT, f"{what}, while its table was listed", str(table / path))
     yield from data
-
-
-def in_no_part(lakehouse: Lakehouse) -> dict[Place, str]:
-    """Return the folders and files among the tables that no part has, each with the reason and what to do."""
-    lost: dict[Place, str] = dict.fromkeys(
-        tables_of_no_job(lakehouse),
-        "the folder of its job is gone; restore it from an earlier backup, or remove the table if the job was removed on purpose",
-    )
-    for kind in ("events", "quarantine"):
-        for table in lakehouse.home.glob(f"{kind}/[!.]*"):
-            is_begun = existing_ingest(lakehouse, table.name) is not None
-            # Without rows, a start that was cut off has made it.
-            if not is_begun and (not is_table(table) or DeltaTable(str(table)).count()):
-                lost[table] = (
-                    f"{lakehouse.ingest(table.name)} is gone, which says what was read; restore it from an earlier backup, or "
-                    f"{rebuild_remedy(lakehouse, table.name)}"
-                )
-    for entry in lakehouse.home.glob("tables/[!.]*"):
-        if not (entry.is_dir() and is_table(entry)) and (not entry.is_dir() or any(files_below(entry))):
-            lost[entry] = "it is no table; restore it from an earlier backup, or move it away"
-    return lost

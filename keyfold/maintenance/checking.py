@@ -7,35 +7,29 @@ it is found in several attempts.
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-import polars as pl
-import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
-from keyfold.errors import KeyfoldError, first_line
-from keyfold.ingestion import ingest_journal
 from keyfold.ingestion.ingest_settings import REBUILD, existing_ingest, rebuild_remedy
 from keyfold.ingestion.ingest_settings import RECORD as INGEST_RECORD
+from keyfold.ingestion.inspection import all_known_files, ingest_journal
 from keyfold.ingestion.listing import list_files
 from keyfold.journal import Journal
-from keyfold.journal.agreement import check_tables
 from keyfold.journal.checksums import RECORD, differences, read_checksums
+from keyfold.journal.journal import HISTORY
+from keyfold.keyed.generation.generations import CLOCK, RETAINED_BATCHES, Generation, live_generation, tables_of_no_job
 from keyfold.keyed.generation.generations import RECORD as GENERATION_RECORD
-from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation, tables_of_no_job
 from keyfold.keyed.generation.live_record import live_generation_name, live_record
 from keyfold.keyed.generation.manifests import read_manifests
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.plans.inputs import OtherTableError, check_inputs, check_unread
 from keyfold.lakehouse import Lakehouse, is_table, read_json
-from keyfold.lakehouse.checksums import checksum_in_name, checksum_of
-from keyfold.lakehouse.files import DamagedError, files_below, is_held, open_for_reading
-from keyfold.lakehouse.positions import check_entry, check_remembered, newest_version, remembered
-from keyfold.lakehouse.presence import LANDING, check_lakehouse_is_there, empty_entries, named_files
-from keyfold.lakehouse.reading import parquet_file
+from keyfold.lakehouse.files import DamagedError, files_below, is_held
+from keyfold.lakehouse.positions import check_remembered, newest_version, remembered
+from keyfold.lakehouse.presence import LANDING, check_lakehouse_is_there
+from keyfold.maintenance.findings import Finding, Seen
 from keyfold.storage.place import Place, local_path
 
 _TRIES = 3
@@ -44,31 +38,17 @@ _PAUSE_SECONDS = 0.2
 _RESTORE = "restore it from a backup"
 _UNNAMED = "does not name a generation that can be read"
 
-T = TypeVar("T")
 
-
-@dataclass(frozen=True)
-class Finding:
-    """A fault that a check found.
-
-    Attributes:
-        path: the file.
-        what: what is wrong with it, as the rest of a sentence.
-        remedy: what to do.
-        is_damage: False if the file could not be verified, and may be intact.
-    """
-
-    path: str
-    what: str
-    remedy: str
-    is_damage: bool = True
-
-
-def check(lakehouse: Lakehouse) -> list[Finding]:
+def check(lakehouse: Lakehouse, *, contents: bool = True) -> list[Finding]:
     """Read all files of a lakehouse, and compare them with its journals.
 
     Landing files are not checked, as they may be deleted once they are read, nor are tables that a rebuild has moved aside. Of a landing
     folder, what ingest cannot read is reported, which is no damage.
+
+    Args:
+        lakehouse: the lakehouse.
+        contents: whether to compare all content with its checksums; if not, records and logs are read, and other files are there, with
+            their sizes or a readable footer.
 
     Raises:
         KeyfoldError: there is no lakehouse in the directory, or a folder of it cannot be read.
@@ -80,7 +60,7 @@ def check(lakehouse: Lakehouse) -> list[Finding]:
         lasting: dict[str, Finding] | None = None
         for attempt in range(_TRIES):
             time.sleep(_PAUSE_SECONDS if attempt else 0)
-            seen = Seen(remedy)
+            seen = Seen(remedy, contents=contents)
             try:
                 look(seen)
             except FileNotFoundError as error:
@@ -91,91 +71,6 @@ def check(lakehouse: Lakehouse) -> list[Finding]:
                 break
         findings += (lasting or {}).values()
     return findings
-
-
-class Seen:
-    """What a look at files with one remedy has found: the first fault of each file."""
-
-    def __init__(self, remedy: str) -> None:
-        self.remedy = remedy
-        self.faults: dict[str, Finding] = {}
-
-    def say(self, path: Place | str, what: str, remedy: str = "", *, is_damage: bool = True) -> None:
-        """Note a fault."""
-        self.faults.setdefault(str(path), Finding(str(path), what, remedy or self.remedy, is_damage))
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing is damaged so far."""
-        return not any(one.is_damage for one in self.faults.values())
-
-    def told(self, path: Place, read: Callable[[], T], what: str = "cannot be read", remedy: str = "") -> T | None:
-        """Return what a function returns; None if it fails, which is noted as a fault of a file."""
-        try:
-            return read()
-        except (KeyfoldError, DeltaError, KeyError, ValueError) as error:
-            self.say(path, f"{what} ({first_line(error)})", remedy)
-            return None
-
-    def files(
-        self, folder: Place, named: Mapping[str, int | None], checksums: Mapping[str, str | None] | None = None
-    ) -> None:
-        """Read the files in a folder, and check that those that must be there are, with their sizes as far as these are known.
-
-        Args:
-            folder: the folder.
-            named: the sizes of these files, by path; None if a size is not known.
-            checksums: checksums that are not in the files' names.
-        """
-        present = {file.below: file for file in files_below(folder) if not file.below.startswith("_delta_log/")}
-        for below, file in present.items():
-            checksum = (checksums or {}).get(below) or checksum_in_name(file.path.name)
-            # A file without a checksum that nothing names may be half written.
-            if (checksum or below in named) and not file.path.name.startswith("."):
-                self._read(file.path, checksum)
-        for below, size in named.items():
-            if below not in present:
-                self.say(folder / below, "is gone")
-            elif size not in (None, has := present[below].bytes):
-                self.say(folder / below, f"has {has:,} bytes, but {size:,} in the table's log")
-
-    def _read(self, path: Place, checksum: str | None) -> None:
-        """Compare a file, that may be gone by now, with its checksum; without one, decode it."""
-        try:
-            if not checksum:
-                with parquet_file(path) as opened:
-                    for _ in opened.iter_batches():
-                        pass
-                return
-            with open_for_reading(path) as file:
-                if checksum_of(file) != checksum:
-                    self.say(path, "is damaged (its checksum is another one)")
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError) as error:
-            self.say(path, f"cannot be read ({first_line(error)})")
-
-    def agree(
-        self, journal: Journal[Any, Any], tables: Mapping[str, Place], ids: Mapping[str, str], identity: str, where: str
-    ) -> None:
-        """Check tables, and that they have the batches of a journal, and no others."""
-        for table in tables.values():
-            self.table(table)
-        if self.is_whole:
-            check = partial(check_tables, journal, tables, ids, identity, where, self.remedy)
-            self.told(journal.folder, check, "does not agree with the tables")
-
-    def table(self, table: Place) -> None:
-        """Check the log of a table, and all data files in its folder, also those of older versions."""
-        log, named = table / "_delta_log", dict[str, int | None]()
-        if (delta := self.told(log, lambda: DeltaTable(str(table)))) is not None:
-            for version in empty_entries(table, delta.version()):
-                self.say(log / f"{version:020d}.json", "is empty")
-            named |= named_files(delta)
-        # Delta's library does not read entries that a checkpoint includes, and is lenient with the others.
-        for entry in sorted(log.glob("*.json")):
-            self.told(entry, partial(check_entry, entry))
-        self.files(table, named)
 
 
 def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, Callable[[Seen], object]]]:
@@ -231,6 +126,9 @@ def _ingest(lakehouse: Lakehouse, stream: str, seen: Seen) -> None:
     elif birth is not None:
         journal = ingest_journal(lakehouse, stream)
         _records(folder, journal, birth.checksummed, seen)
+        seen.told(
+            folder / "files", partial(all_known_files, lakehouse, stream), "does not name all files that were read"
+        )
         seen.agree(journal, birth.tables, birth.ids, birth.identity, birth.where)
     # Empty tables without a record are fine: a killed start leaves them.
     elif (folder / "journal").is_dir() or any(
@@ -251,6 +149,9 @@ def _lost(lakehouse: Lakehouse, seen: Seen) -> None:
     with suppress(DamagedError):  # reported where the generation is checked
         for table in tables_of_no_job(lakehouse):
             seen.say(table, "is a table of no job: the folder of its job is gone")
+    for entry in lakehouse.home.glob("tables/[!.]*"):
+        if not (entry.is_dir() and is_table(entry)) and (not entry.is_dir() or any(files_below(entry))):
+            seen.say(entry, "is no table", f"{_RESTORE}, or move it away")
 
 
 def _generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) -> None:
@@ -275,6 +176,7 @@ def _generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) -> No
     # The job's lock, since a run of a branch holds that one too.
     _records(lakehouse.job(job), generation.journal, parts, seen)
     where, journal = f"job {job}, {folder.name}", generation.journal
+    seen.told(journal.folder / CLOCK, generation.clock)
     seen.agree(journal, tables, generation.ids, generation.identity, where)
     if seen.is_whole:
         _state(generation, seen)
@@ -300,17 +202,26 @@ def _state(generation: Generation, seen: Seen) -> None:
     named = set[str]()
     for name, ones in labels.items():
         if str(generation.manifests / name) not in seen.faults:
-            manifests = read_manifests(generation.manifests, dict.fromkeys(ones, name)).values()
-            named = named.union(*(Manifest.unpack(manifest).files for manifest in manifests))
+            read = partial(_parts_in, generation.manifests, dict.fromkeys(ones, name))
+            named |= seen.told(generation.manifests / name, read) or set()
     seen.files(generation.parts, dict.fromkeys(named))
+
+
+def _parts_in(folder: Place, files: Mapping[int, str]) -> set[str]:
+    return set().union(*(Manifest.unpack(manifest).files for manifest in read_manifests(folder, files).values()))
 
 
 def _records(owner: Place, journal: Journal[Any, Any], parts: dict[str, Place], seen: Seen) -> None:
     """Check the records of a journal, and the files whose checksums it records."""
     record, numbers = journal.folder / RECORD, journal.kept()
+    for number in numbers:
+        seen.told(journal.path(number, "done"), partial(journal.done, number))
+        seen.told(journal.path(number, "plan"), partial(journal.plan, number))
+    seen.told(journal.folder, journal.pending)
+    seen.told(journal.history_path, partial(journal.history, HISTORY))
     remedy = f"{_RESTORE}, or remove it and run once"
     recorded = seen.told(record, lambda: read_checksums(journal.folder), "is damaged", remedy)
-    for path, what in differences(recorded, parts) if recorded else ():
+    for path, what in differences(recorded, parts) if recorded and seen.contents else ():
         seen.say(path, what)
     if numbers and not record.exists():
         what = "is missing, so that the journal cannot be verified"

@@ -22,7 +22,7 @@ from keyfold.lakehouse.positions import newest_version
 from keyfold.storage.place import Place
 
 RECORD = "generation.json"
-_CLOCK = "clock.json"
+CLOCK = "clock.json"
 FORMAT = 8
 """Version of the files of a generation. Since version 8, one record names the live generations of all jobs, and a birth
 record has the settings of each input."""
@@ -103,11 +103,11 @@ class Generation:
         Raises:
             KeyfoldError: the record is damaged, or another version of Keyfold wrote it.
         """
-        return self.journal.read_record(_CLOCK, ClockRecord)
+        return self.journal.read_record(CLOCK, ClockRecord)
 
     def write_clock(self, clock: ClockRecord) -> None:
         """Write the clock record durably. The caller must hold the job's lock."""
-        self.journal.write_record(_CLOCK, clock)
+        self.journal.write_record(CLOCK, clock)
 
     @property
     def is_branch(self) -> bool:
