@@ -165,7 +165,9 @@ class KeyedJob:
         self._set(state=(state if isinstance(state, State) else State(state)).with_key(f"job {name}", key_fields))
         self._set(tables=self._all_tables([tables] if isinstance(tables, OutputTable) else tables))
         # Computed on the driver; workers get it with the job.
-        self._set(private=self.private_of(self.columns) | self._private_in_conditions)
+        # The step gets the columns of lookups too, and an error of it may quote them.
+        of_lookups = {name for lookup in self.lookups.values() for name in lookup.private}
+        self._set(private=self.private_of(self.columns) | self._private_in_conditions | of_lookups)
         self._set(step=step, function=step.bound(self) if isinstance(step, BoundStep) else step)
         check_job(self)
 

@@ -349,6 +349,19 @@ def test_a_column_of_the_name_of_a_function_lets_no_query_read_files(tmp_path, c
     assert own.collect().height == 1
 
 
+@pytest.mark.parametrize(
+    "text", ["x" + "+x" * 20_000, "x" + "||x" * 501, "x" + " BETWEEN 1 AND x" * 9, "(" * 501 + "x" + ")" * 501]
+)
+def test_what_would_overflow_polars_stack_is_a_problem_of_its_check_alone(text):
+    """In the process of the tests: it would end here."""
+    table = pl.DataFrame({"x": [1]})
+    for expectation in (
+        critical.no_rows(f"SELECT * FROM {{batch}} WHERE {text}", "…"),  # noqa: S608 - the attack that is tested
+        critical.not_null("x", "…", row_condition=text),
+    ):
+        assert "the query is not evaluated: it has" in (outcome(table, expectation).problem or "")
+
+
 def test_a_word_like_a_function_that_reads_is_allowed_where_it_is_text_or_a_column():
     table = pl.DataFrame({"read_at": [1, 2], "word": ["read_only", "b"]})
     assert outcome(table, critical.never("word = 'read_only' AND read_at > 0", "…")).result["observed_value"] == 1

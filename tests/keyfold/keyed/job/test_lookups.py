@@ -2,15 +2,31 @@
 
 import json
 import traceback
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from keyfold import Damaged, Input, InvalidData, KeyfoldError, Lookup, Misconfigured, NotFound, Stream
+from keyfold import (
+    Append,
+    Damaged,
+    Input,
+    InvalidData,
+    KeyedJob,
+    KeyfoldError,
+    Lookup,
+    Misconfigured,
+    NotFound,
+    State,
+    Step,
+    Stream,
+)
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job import lookups
+from keyfold.keyed.job.inputs import STEP_DECIDES
+from keyfold.keyed.job.step import Clock
 from keyfold.operators import lookup_join
 from tests.lake import Lake
 
@@ -223,6 +239,30 @@ def test_no_error_quotes_a_private_lookup(shop, form, fault):
     with pytest.raises(KeyfoldError, match=r"lookup products .*products\.") as raised:
         lookups.KeptLookups("job named", {"products": declared}, home, home / "generation").plan()
     assert PLANTED not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize("is_private", [True, False])
+def test_an_error_of_the_step_quotes_no_private_lookup(shop, is_private):
+    """Polars quotes the values that it cannot cast; an open lookup is shown, so what is looked for would be seen."""
+    declared = Lookup("products.csv", PRODUCT, "item", private="title" if is_private else ())
+
+    def cast(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
+        return Step(state=state, output=events["products"].select("item", pl.col("title").cast(pl.Int64)))
+
+    failing = KeyedJob(
+        "named",
+        {"sales": Input(SALES, columns=SALE, conserved=False, final_at=STEP_DECIDES), "products": declared},
+        "item",
+        State(pa.schema([ITEM]), events=pl.lit(0)),
+        cast,
+        Append(pa.schema([ITEM, ("title", pa.int64())]), events=pl.lit(0)),
+        key_groups=2,
+    )
+    shop.products(f"item,title,price\nt1,{PLANTED},1\n")
+    shop.sell("t1")
+    with pytest.raises(KeyfoldError, match="step failed: job named") as raised:
+        shop.go(failing)
+    assert (PLANTED in "".join(traceback.format_exception(raised.value))) is not is_private
 
 
 def test_the_run_after_one_without_its_table_goes_on(shop):
