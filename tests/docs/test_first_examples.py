@@ -26,8 +26,8 @@ END = NOON + timedelta(days=1)
 HOUR, GAP, DELAY = timedelta(hours=1), timedelta(minutes=10), timedelta(minutes=5)
 
 
-def blocks_of(page):
-    return re.findall(r"```python\n(.*?)```", (HOME / page).read_text(encoding="utf-8"), re.DOTALL)
+def blocks_of(page, kind="python"):
+    return re.findall(rf"```{kind}\n(.*?)```", (HOME / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
 def names_of(*blocks):
@@ -38,6 +38,7 @@ def names_of(*blocks):
 
 
 (TEN_LINES,) = blocks_of("README.md")
+(PRINTED,) = blocks_of("README.md", "text")
 DECLARED, _, _ = TEN_LINES.partition("pathlib.Path(")
 HOURS = names_of(DECLARED)["per_hour"]
 PAGE = names_of(*(one for one in blocks_of("docs/how-to/write-a-job.md") if "keyfold.run(" not in one))
@@ -131,7 +132,7 @@ def test_the_readme_s_lines_run_as_they_stand_and_print_the_rows_of_plain_python
     job, lakehouse = names["per_hour"], names["lakehouse"]
     table = keyfold.read_table(lakehouse, job.name).collect()
     assert table.select("user", "window_start", "clicks").rows() == over
-    assert capsys.readouterr().out == f"{table}\n"
+    assert capsys.readouterr().out == f"{table}\n" == PRINTED
     assert keyfold.read_state(lakehouse, job).polars().select("user", "clicks").rows() == [
         (user, clicks) for user, hour, clicks in counted if (user, hour, clicks) not in over
     ]
