@@ -100,7 +100,7 @@ def verify(
     }
     found = find_counterexample(declared, rows, rounds=rounds)
     if found is None:
-        same = f"{job}: one answer, whatever the order, the slices and the files, in {rounds} rounds"
+        same = f"{job}: one answer, whatever the order, the runs, the slices and the files, in {rounds} rounds"
         report({"job": job, "rounds": rounds}, same)
         return
     file = Path("test_counterexample.py")
