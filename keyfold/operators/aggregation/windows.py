@@ -84,14 +84,18 @@ _PERIODS: dict[Period, str] = {"day": "1d", "week": "1w", "month": "1mo", "quart
 class Calendar:
     """Periods of the calendar in a time zone, each a pane and a window. Weeks begin on Monday.
 
-    A day has 23 or 25 hours when clocks are set.
+    A day has 23 or 25 hours when clocks are set. Where they go back over midnight (in St John's until 2010 from 00:01 to 23:01), the
+    day before goes on until the last midnight, with the minute after the first one in it.
     """
 
     period: Period
     zone: str
 
     def start(self, time: pl.Expr) -> pl.Expr:
-        return self._begin(self._first_day(time))
+        day = self._first_day(time)
+        begin = self._begin(day)
+        # Between two midnights of a day, clocks go back to the day before.
+        return pl.when(begin <= time).then(begin).otherwise(self._begin(day.dt.offset_by(f"-{_PERIODS[self.period]}")))
 
     def end(self, pane: pl.Expr) -> pl.Expr:
         return self._begin(self._first_day(pane).dt.offset_by(_PERIODS[self.period]))
@@ -103,14 +107,17 @@ class Calendar:
         return time.dt.convert_time_zone(self.zone).dt.date().dt.truncate(_PERIODS[self.period])
 
     def _begin(self, day: pl.Expr) -> pl.Expr:
-        midnight, hour_before = (
-            (day.cast(pl.Datetime("us")) - before).dt.replace_time_zone(
-                self.zone, ambiguous="earliest", non_existent="null"
-            )
-            for before in (timedelta(0), timedelta(hours=1))
-        )
+        """Return from when on the date is this day or later."""
+        first, last = (self._at(day, midnight) for midnight in ("earliest", "latest"))
+        is_repeated = (last - timedelta(microseconds=1)).dt.convert_time_zone(self.zone).dt.date() < day
         # A midnight that does not exist is taken as an hour after 23:00, which is the moment of the jump.
-        return midnight.fill_null(hour_before + timedelta(hours=1)).dt.convert_time_zone("UTC")
+        hour_before = self._at(day, "earliest", timedelta(hours=1)) + timedelta(hours=1)
+        return pl.when(is_repeated).then(last).otherwise(first).fill_null(hour_before).dt.convert_time_zone("UTC")
+
+    def _at(self, day: pl.Expr, which: Literal["earliest", "latest"], before: timedelta = timedelta(0)) -> pl.Expr:
+        """Return the first or last time at which clocks show the midnight of a day, or so long before; NULL if they never do."""
+        shown = day.cast(pl.Datetime("us")) - before
+        return shown.dt.replace_time_zone(self.zone, ambiguous=which, non_existent="null")
 
 
 @operator()

@@ -3,10 +3,9 @@
 from builtins import sum as sum_of
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import duckdb
 import numpy as np
@@ -37,9 +36,7 @@ from keyfold.operators import (
     totals,
     windows,
 )
-from keyfold.operators.aggregation.windows import Calendar
 from keyfold.testing import assert_same, play, verify
-from keyfold.times import micros, to_times
 from tests.examples import examples
 from tests.on_a_grid import many_of, moments, on_grid
 
@@ -312,34 +309,6 @@ def test_first_rows_and_their_duplicates_are_those_of_plain_python(runs, cuts, p
         told = {(row[0], row[1]): number for row, number in duplicates.items() if number}
         assert {row[:2]: row[2] for row in harness.written["firsts_duplicates"].rows()} == told
         assert harness.state.is_empty()
-
-
-FIRST_DAYS: dict[Any, Callable[[date], date]] = {
-    "day": lambda day: day,
-    "week": lambda day: day - timedelta(days=day.weekday()),
-    "month": lambda day: day.replace(day=1),
-    "quarter": lambda day: day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1),
-    "year": lambda day: day.replace(month=1, day=1),
-}
-
-
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kathmandu", "Africa/Cairo"])
-@pytest.mark.parametrize("period", FIRST_DAYS)
-def test_periods_agree_with_the_clocks_of_the_zone_also_where_midnight_does_not_exist(period: Any, zone: str):
-    since, until = (datetime(year, 1, 1, tzinfo=UTC) for year in (1990, 2026))
-    times = to_times(np.random.default_rng(1).integers(micros(since), micros(until), 3000))
-    periods, on = Calendar(period, zone), pl.col("start").dt.convert_time_zone(zone).dt.date()
-    found = pl.DataFrame({"time": times}).with_columns(start=periods.start(pl.col("time")))
-    end = periods.end(pl.col("start"))
-    found = found.with_columns(end=end, day=on, following=periods.start(end))
-    assert found["day"].to_list() == [FIRST_DAYS[period](time.astimezone(ZoneInfo(zone)).date()) for time in times]
-    assert found.select(((pl.col("start") <= pl.col("time")) & (pl.col("time") < pl.col("end"))).all()).item()
-    assert found["following"].equals(found["end"])
-    # The moment before is of the period that ends on the day before.
-    before = found.with_columns(start=pl.col("start") - timedelta(microseconds=1)).select(on).to_series()
-    assert [FIRST_DAYS[period](day) for day in before] == found.with_columns(
-        start=periods.start(pl.col("start") - timedelta(microseconds=1))
-    ).select(on).to_series().to_list()
 
 
 SECONDS, LAST_TWO, TOP = {"length": MINUTE}, {"n": 2, "silence": "1h"}, {"highest": "points"}
