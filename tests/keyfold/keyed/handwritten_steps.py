@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from keyfold import STEP_DECIDES, Append, Clock, Input, KeyedJob, State, Step, Stream, required
-from keyfold.keyed.job import DEADLINE, PROCESSING_DEADLINE
+from keyfold.keyed.job import DEADLINE, PROCESSING_DEADLINE, Timeout
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIME = pl.Datetime("us", "UTC")
@@ -132,6 +132,19 @@ def in_processing_time(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) 
     return Step(state=visits.select(state.columns), output=over.drop(PROCESSING_DEADLINE))
 
 
+SILENCE = Timeout(TIMEOUT, "processing_time")
+
+
+def by_timeout(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+    """The same with `Timeout`, which relies on it that keys that have timed out have a call of their own."""
+    if SILENCE.has_run_out(state, clock):
+        return Step(state=state.clear(), output=state.drop(PROCESSING_DEADLINE))
+    sums = [pl.col("since").min(), pl.col("clicks").sum(), pl.col("cents").sum()]
+    came = events.select("user", since="at", clicks=pl.lit(1, pl.Int64), cents="cents")
+    visits = pl.concat([state.drop(PROCESSING_DEADLINE), came]).group_by("user").agg(sums)
+    return Step(state=SILENCE.renew(visits, state, events, ["user"], clock))
+
+
 Visit = dict[str, Any]
 
 
@@ -242,4 +255,5 @@ CASES: Mapping[str, Case] = {
     "until a goodbye": Case(until_goodbye, UntilGoodbye),
     "each expires": Case(each_expires, EachExpires),
     "count in processing time": Case(in_processing_time, InProcessingTime, PROCESSING_DEADLINE),
+    "by a timeout in processing time": Case(by_timeout, InProcessingTime, PROCESSING_DEADLINE),
 }
