@@ -31,7 +31,8 @@ def one_row_per_key(job: KeyedJob, called: "Called", keys: pl.DataFrame) -> "Cal
     tables, written_events = dict(called.tables), 0
     for table in job.own_tables:
         if table.key and (rows := tables.get(table.name)) is not None:
-            strange = rows.join(keys, on=job.key, how="anti").height
+            given = keys.cast({name: rows.schema[name] for name in job.key})
+            strange = rows.join(given, on=job.key, how="anti").height
             if strange:
                 raise AnswerError(
                     f"the step writes {counted(strange, 'row')} of keys ({', '.join(job.key)}) that it was not given to "

@@ -1,5 +1,6 @@
 """Several rows of a key in one call of the step: the last stays, and what cannot be merged is refused before it counts."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.runner import RunOptions
 from keyfold.keyed.running import work
 from keyfold.operators import last_n, sessions_until, sessions_while
+from keyfold.state.changing.moving import move
 from keyfold.testing import verify
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import METRICS
@@ -84,6 +86,19 @@ def test_the_last_of_several_sessions_of_a_batch_stays_and_every_event_counts(la
     ended = "session_end" if name == "last_n" else "until"
     assert lake.rows("last_span", ended) == [(NOON + 70 * MINUTE,)]
     assert_nothing_lost(lake.lakehouse, job)
+
+
+@pytest.mark.parametrize("name", SIBLINGS)
+def test_events_of_replaced_rows_count_after_a_move_of_the_state_too(lake, name):
+    job = SIBLINGS[name]()
+    lake.put(visits(*TIMES[:5]), "visits")
+    lake.run(job)
+    moved = replace(job, key_groups=8)
+    move(lake.lakehouse, moved, runners=lake.session)
+    assert_nothing_lost(lake.lakehouse, moved)
+    lake.put(visits(*TIMES[5:]), "visits")
+    lake.run(moved)
+    assert_nothing_lost(lake.lakehouse, moved)
 
 
 @pytest.mark.parametrize("name", SIBLINGS)
