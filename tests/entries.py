@@ -154,6 +154,23 @@ def _nested(name: str, depth: int) -> Callable[[Path, Path, str], Path]:
     return make
 
 
+def _too_long(folder: Path, outside: Path, rows: str) -> Path:
+    """A file whose path the system does not take, in a folder whose path it takes."""
+    before, at = os.open(".", os.O_RDONLY), len(os.fsencode(folder))
+    os.chdir(folder)
+    try:
+        while at < 3900:
+            name = "f" * min(200, 3900 - at)
+            os.mkdir(name)
+            os.chdir(name)
+            at += 1 + len(name)
+        Path("n" * 240 + ".ndjson").write_text(rows)
+    finally:
+        os.fchdir(before)
+        os.close(before)
+    return folder / ("f" * 200)
+
+
 KINDS: dict[str, Kind] = {
     "a regular file": Kind(_file("regular.ndjson"), "read", in_backup=True),
     "an empty file": Kind(_empty, "read", in_backup=True),
@@ -184,6 +201,7 @@ KINDS: dict[str, Kind] = {
     ),
     "1,200 nested folders": Kind(_nested("d", 1200), "read", in_backup=True),
     "40 nested folders of long names": Kind(_nested("d" * 200, 40), "waits", is_named=True),
+    "a file whose path is too long": Kind(_too_long, "waits", is_named=True),
     "a name of two lines": Kind(_file("two\nlines.ndjson"), "read", in_backup=True),
     "a name with an escape sequence": Kind(_file("\x1b[31mred.ndjson"), "read", in_backup=True),
     "a name that is not UTF-8": Kind(_file(b"caf\xe9.ndjson"), "quarantined", in_backup=True, is_named=True),

@@ -113,11 +113,9 @@ def mask_in_edits(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, 
     masked = pl.col("keys").map_elements(mask, pl.String)
     is_masked = masked != pl.col("keys")
     with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
-        count, is_whole = scan_table(table).select(is_masked.sum()).collect().item(), is_as_remembered(table)
+        count = scan_table(table).select(is_masked.sum()).collect().item()
         if not dry_run:
             change_rows(table, lambda rows: rows.filter(is_masked), lambda rows: rows.with_columns(keys=masked))
-            if is_whole:
-                remember_position(table)
             forget(table)
     return int(count)
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from keyfold.ingestion.listing import fingerprint, list_files, refusal
+from keyfold.storage.entries import folders_in
+from tests.entries import make, removed_afterwards
 
 
 def put(folder: Path, *names: str) -> None:
@@ -128,6 +130,17 @@ def test_a_folder_that_may_not_be_read_is_told_and_hides_no_other(tmp_path):
                 list_files(landing / "closed")
     finally:
         (landing / "closed").chmod(0o755)
+
+
+def test_a_file_whose_path_is_too_long_is_told_and_hides_no_other_in_its_folder(tmp_path):
+    with removed_afterwards(tmp_path / "landing") as landing:
+        make("a file whose path is too long", landing, tmp_path, "{}\n")
+        *_, deepest = folders_in(landing)
+        (deepest / "short.ndjson").touch()
+        found = list_files(landing)
+        assert [os.path.basename(file.path) for file in found.files] == ["short.ndjson"]
+        assert list(found.unreadable.values()) == ["File name too long"]
+        assert [os.path.basename(path) for path in found.unreadable] == ["n" * 240 + ".ndjson"]
 
 
 def test_a_done_marker_beside_a_file_or_for_its_folder_makes_it_whole_at_once(tmp_path):
