@@ -54,6 +54,11 @@ def count_by_changes(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) ->
     return Step(add=step.state, drop=pl.concat([state.select("user"), events.select("user")]), output=step.output)
 
 
+def count_by_either(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+    """The same, as changes where there are events, and as the whole state where there are none."""
+    return count_by_changes(state, events, clock) if events.height else count_clicks(state, events, clock)
+
+
 def first_of_each(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
     """Write the first click of a user, and count the others until ten minutes after it, when the user may come again."""
     is_known = pl.col(DEADLINE) > clock.watermark
@@ -113,6 +118,15 @@ def each_expires(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Ste
     output = over.with_columns(clicks="all").select(*VISIT)
     came = events.select("user", since="at", clicks=pl.lit(1, pl.Int64), cents="cents", deadline=pl.col("at") + TIMEOUT)
     return Step(state=pl.concat([state.filter(~is_over), came.select(state.columns)]), output=output)
+
+
+def each_expires_by_changes(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+    """The same, where the rows of a user stay as they are until one expires."""
+    step = each_expires(state, events, clock)
+    changed = state.filter(pl.col(DEADLINE) <= clock.watermark).select("user").unique()
+    came = step.state.tail(events.height)
+    stays = step.state.head(step.state.height - events.height).join(changed, on="user", how="semi")
+    return Step(add=pl.concat([stays, came]), drop=changed, output=step.output)
 
 
 def in_processing_time(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
@@ -250,10 +264,12 @@ def _fire(oracle: Oracle, until: datetime) -> None:
 CASES: Mapping[str, Case] = {
     "count with timeout": Case(count_clicks, Oracle),
     "count with timeout, by changes": Case(count_by_changes, Oracle),
+    "count with timeout, by changes and the whole": Case(count_by_either, Oracle),
     "first of each": Case(first_of_each, FirstOfEach),
     "until an alarm": Case(until_alarm, UntilAlarm),
     "until a goodbye": Case(until_goodbye, UntilGoodbye),
     "each expires": Case(each_expires, EachExpires),
+    "each expires, by changes": Case(each_expires_by_changes, EachExpires),
     "count in processing time": Case(in_processing_time, InProcessingTime, PROCESSING_DEADLINE),
     "by a timeout in processing time": Case(by_timeout, InProcessingTime, PROCESSING_DEADLINE),
 }
