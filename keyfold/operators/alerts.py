@@ -18,7 +18,20 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.inference import OutputColumns
-from keyfold.operators.conditions import BEGAN, BEGAN_AT, CHANGE, ENDED, ROLE, after_times, held, listed
+from keyfold.operators.conditions import (
+    BEGAN,
+    BEGAN_AT,
+    CHANGE,
+    ENDED,
+    KEY,
+    NAME,
+    ROLE,
+    ROW,
+    SUBJECT,
+    after_times,
+    held,
+    listed,
+)
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import on_time, optional, step_job, tie_columns, waiting
@@ -186,22 +199,22 @@ class _Alerts:
         keys = self._numbered(ordered, state.filter(is_due & ~is_passed))
         others = state.filter(~is_passed).join(keys, on=self.key, how="left", maintain_order="left")
         # Of keys without an event to evaluate now, only what waits for a time changes.
-        has_events = (pl.col("#key") < ordered.starts.size).fill_null(value=False)
-        is_timed = pl.col("#key").is_not_null() & pl.col(self.named).is_in([*self._times]).fill_null(value=False)
+        has_events = (pl.col(KEY) < ordered.starts.size).fill_null(value=False)
+        is_timed = pl.col(KEY).is_not_null() & pl.col(self.named).is_in([*self._times]).fill_null(value=False)
         concerned = (has_events | is_timed) & (pl.col(ROLE) != "waiting")
-        known, unchanged = others.filter(concerned), others.filter(~concerned).drop("#key")
-        opened = known.with_row_index("row").select(
-            pl.col("row").cast(pl.Int64) + ordered.events.height,
+        known, unchanged = others.filter(concerned), others.filter(~concerned).drop(KEY)
+        opened = known.with_row_index(ROW).select(
+            pl.col(ROW).cast(pl.Int64) + ordered.events.height,
             ROLE,
-            key="#key",
-            name=self.named,
-            subject=self.subject,
-            began_at=pl.col(BEGAN_AT).to_physical(),
+            KEY,
+            pl.col(self.named).alias(NAME),
+            pl.col(self.subject).alias(SUBJECT),
+            pl.col(BEGAN_AT).to_physical(),
         )
         time, judged = to_micros(ordered.events[self.event_time]), []
         for name, one in self.conditions.items():
-            mine = opened.filter(pl.col("name") == name)
-            goes_on = mine.filter((pl.col("key") < ordered.starts.size) & (pl.col(ROLE) != "rests"))
+            mine = opened.filter(pl.col(NAME) == name)
+            goes_on = mine.filter((pl.col(KEY) < ordered.starts.size) & (pl.col(ROLE) != "rests"))
             found = (held if isinstance(one, Held) else listed)(ordered, time, goes_on, name, one)
             if name in self._times:
                 found = after_times(found, ordered, time, mine, name, self._times[name], micros(clock.watermark))
@@ -210,14 +223,14 @@ class _Alerts:
         changes, still_open = (pl.concat(frames) for frames in zip(*judged, strict=True))
         counted = pl.Series(ordered.lasts + 1 - ordered.starts, dtype=pl.Int64)
         evaluated = keys.filter(has_events)
-        before = evaluated.join(known.filter(pl.col(ROLE) == "judged"), on="#key", how="left", maintain_order="left")
-        count = evaluated.drop("#key").with_columns(
+        before = evaluated.join(known.filter(pl.col(ROLE) == "judged"), on=KEY, how="left", maintain_order="left")
+        count = evaluated.drop(KEY).with_columns(
             pl.lit("judged").alias(ROLE), (before[N_POINTS].fill_null(0) + counted).alias(N_POINTS)
         )
         return Step(
             state=pl.concat([empty(self.state), unchanged, count, *self._open(still_open, keys, rows)], how="diagonal"),
             output=pl.concat(
-                [rows[changes["row"].to_numpy()], self._in_columns(changes).drop("row")], how="horizontal"
+                [rows[changes[ROW].to_numpy()], self._in_columns(changes).drop(ROW)], how="horizontal"
             ).select(self.output.names),
             late=late,
         )
@@ -232,20 +245,20 @@ class _Alerts:
         """Number the keys with events to evaluate, and after them those for which only a time has passed."""
         keys = ordered.events[ordered.starts].select(self.key)
         others = timers.select(self.key).unique().join(keys, on=self.key, how="anti")
-        return pl.concat([keys, others]).with_row_index("#key").with_columns(pl.col("#key").cast(pl.Int64))
+        return pl.concat([keys, others]).with_row_index(KEY).with_columns(pl.col(KEY).cast(pl.Int64))
 
     def _open(self, still_open: pl.DataFrame, keys: pl.DataFrame, rows: pl.DataFrame) -> list[pl.DataFrame]:
         """Return the rows of state of open conditions; one that is not written yet has the columns of its event."""
-        named = still_open.join(keys, left_on="key", right_on="#key", maintain_order="left").drop("key")
+        named = still_open.join(keys, on=KEY, maintain_order="left").drop(KEY)
         named = self._in_columns(named).with_columns(pl.col(DEADLINE).cast(pl.Datetime("us", "UTC")))
-        kept = named.filter(pl.col("row").is_not_null())
-        columns = rows.drop(self.key)[kept["row"].to_numpy()]
+        kept = named.filter(pl.col(ROW).is_not_null())
+        columns = rows.drop(self.key)[kept[ROW].to_numpy()]
         return [
-            named.filter(pl.col("row").is_null()).drop("row"),
-            pl.concat([kept.drop("row"), columns], how="horizontal"),
+            named.filter(pl.col(ROW).is_null()).drop(ROW),
+            pl.concat([kept.drop(ROW), columns], how="horizontal"),
         ]
 
     def _in_columns(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Name the columns of a condition as state and table do."""
         rows = rows.with_columns(pl.col(BEGAN_AT).cast(pl.Datetime("us", "UTC")))
-        return rows.rename({"name": self.named, "subject": self.subject})
+        return rows.rename({NAME: self.named, SUBJECT: self.subject})

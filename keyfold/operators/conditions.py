@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 from keyfold.keyed.job.step import DEADLINE
 from keyfold.operators.ordering import Ordered
 
+KEY, NAME, SUBJECT, ROW = "#key", "#name", "#subject", "#row"
+"""Columns of this module's frames: numbers of keys and rows, and whose condition it is. Columns of events may have their names without #."""
+
 CHANGE, BEGAN, ENDED = "change", "BEGAN", "ENDED"
 BEGAN_AT, ROLE = "began_at", "role"
 
@@ -24,26 +27,26 @@ class Judged(NamedTuple):
     open: pl.DataFrame
 
 
-_CHANGES = {"row": pl.Int64, "name": pl.String, "subject": pl.String, CHANGE: pl.String, BEGAN_AT: pl.Int64}
+_CHANGES = {ROW: pl.Int64, NAME: pl.String, SUBJECT: pl.String, CHANGE: pl.String, BEGAN_AT: pl.Int64}
 """A condition that began or ended at a row; times in microseconds since 1970."""
 
 _OPEN = {
-    "key": pl.Int64,
-    "name": pl.String,
-    "subject": pl.String,
+    KEY: pl.Int64,
+    NAME: pl.String,
+    SUBJECT: pl.String,
     BEGAN_AT: pl.Int64,
     ROLE: pl.String,
     DEADLINE: pl.Int64,
-    "row": pl.Int64,
+    ROW: pl.Int64,
 }
-"""An open condition of a key, by the key's number; `row` is the row at which it began, if that is needed later."""
+"""An open condition of a key, by the key's number; `ROW` is the row at which it began, if that is needed later."""
 
 
 def held(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, one: Any) -> Judged:
     """Evaluate a condition along the events; `opened` has the keys for which it is open before them."""
     rows, number, first = ordered.events, ordered.key_number, ordered.starts
     carried = np.full(first.size, _NEVER)
-    carried[opened["key"].to_numpy()] = opened[BEGAN_AT].to_numpy()
+    carried[opened[KEY].to_numpy()] = opened[BEGAN_AT].to_numpy()
     decisive = rows.select(begins=one.begins.fill_null(value=False), ends=one.ends.fill_null(value=False))
     is_begin, index = decisive["begins"].to_numpy(), np.arange(rows.height)
     # The last decisive event before each one; before the first, the open conditions decide.
@@ -74,9 +77,9 @@ def listed(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, one
     # The first event of a run that begins the condition; the number of rows if none does.
     entered = np.where(found["begins"].to_numpy(), row, rows.height)
     entered = np.minimum.reduceat(entered, run) if run.size else run
-    carried = pl.DataFrame({"key": of, "subject": what, "start": start}).join(
-        opened.with_columns(start=pl.Series(first[opened["key"].to_numpy()])),
-        on=["key", "subject", "start"],
+    carried = pl.DataFrame({KEY: of, SUBJECT: what, "start": start}).join(
+        opened.with_columns(start=pl.Series(first[opened[KEY].to_numpy()])),
+        on=[KEY, SUBJECT, "start"],
         how="left",
         maintain_order="left",
     )[BEGAN_AT]
@@ -88,14 +91,14 @@ def listed(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, one
     stays = is_on & ~ends
     # What was open before ends at the key's first event if that is not listed.
     left = opened.join(
-        pl.DataFrame({"key": of[goes_on], "subject": what.filter(pl.Series(goes_on))}),
-        on=["key", "subject"],
+        pl.DataFrame({KEY: of[goes_on], SUBJECT: what.filter(pl.Series(goes_on))}),
+        on=[KEY, SUBJECT],
         how="anti",
     )
     changes = [
         _changes(entered[is_entered], name, BEGAN, time[entered[is_entered]], what.filter(pl.Series(is_entered))),
         _changes(end[ends] + 1, name, ENDED, began_at[ends], what.filter(pl.Series(ends))),
-        _changes(first[left["key"].to_numpy()], name, ENDED, left[BEGAN_AT], left["subject"]),
+        _changes(first[left[KEY].to_numpy()], name, ENDED, left[BEGAN_AT], left[SUBJECT]),
     ]
     return Judged(pl.concat(changes), _open(of[stays], name, began_at[stays], what.filter(pl.Series(stays))))
 
@@ -114,55 +117,53 @@ def after_times(
     Args:
         found: what began and ended at events, without these times.
         ordered, time: the events that the watermark has passed, and their times.
-        known: rows of state of the condition, `row` after those of the events: open ones, and the ends that rest.
+        known: rows of state of the condition, `ROW` after those of the events: open ones, and the ends that rest.
         name: the condition.
         times: how long it must hold, and how long it cools down, in microseconds, as the watermark.
         watermark: what has passed.
     """
     held_for, cool_down = times
-    of_key = pl.Series("key", ordered.key_number, dtype=pl.Int64)
-    new = found.changes.filter(pl.col(CHANGE) == BEGAN).select("row", BEGAN_AT)
-    new = new.with_columns(of_key.gather(new["row"]), pl.lit(None, pl.String).alias(ROLE))
+    of_key = pl.Series(KEY, ordered.key_number, dtype=pl.Int64)
+    new = found.changes.filter(pl.col(CHANGE) == BEGAN).select(ROW, BEGAN_AT)
+    new = new.with_columns(of_key.gather(new[ROW]), pl.lit(None, pl.String).alias(ROLE))
     is_rest = pl.col(ROLE) == "rests"
     # The spans of a key in order: the one that was open comes first. All but the last one have ended.
-    spans = pl.concat(
-        [known.filter(~is_rest).select("key", "row", BEGAN_AT, ROLE), new.select("key", "row", BEGAN_AT, ROLE)]
-    )
-    spans = spans.sort("key", maintain_order=True).with_columns(pl.int_range(pl.len()).over("key").alias("place"))
-    ends = found.changes.filter(pl.col(CHANGE) == ENDED).select(end="row")
+    spans = pl.concat([known.filter(~is_rest).select(KEY, ROW, BEGAN_AT, ROLE), new.select(KEY, ROW, BEGAN_AT, ROLE)])
+    spans = spans.sort(KEY, maintain_order=True).with_columns(pl.int_range(pl.len()).over(KEY).alias("place"))
+    ends = found.changes.filter(pl.col(CHANGE) == ENDED).select(end=ROW)
     ends = ends.with_columns(of_key.gather(ends["end"]), pl.Series("ended_at", time[ends["end"].to_numpy()]))
-    ends = ends.with_columns(pl.int_range(pl.len()).over("key").alias("place"))
-    rests = known.filter(is_rest).select("key", rested="began_at")
-    spans = spans.join(ends, on=["key", "place"], how="left", maintain_order="left")
-    spans = spans.join(rests, on="key", how="left", maintain_order="left")
+    ends = ends.with_columns(pl.int_range(pl.len()).over(KEY).alias("place"))
+    rests = known.filter(is_rest).select(KEY, rested=BEGAN_AT)
+    spans = spans.join(ends, on=[KEY, "place"], how="left", maintain_order="left")
+    spans = spans.join(rests, on=KEY, how="left", maintain_order="left")
     is_open, was_written = pl.col("ended_at").is_null(), pl.col(ROLE).is_in(["holds", "silent"]).fill_null(value=False)
     has_held = pl.col("ended_at").fill_null(watermark) - pl.col(BEGAN_AT) >= held_for
     pending = spans.filter(~(was_written | has_held) & is_open)
     spans = spans.filter(was_written | has_held)
-    before = pl.coalesce(pl.col("ended_at").shift().over("key"), "rested")
+    before = pl.coalesce(pl.col("ended_at").shift().over(KEY), "rested")
     cools = pl.col(ROLE).ne_missing("holds") & (pl.col(BEGAN_AT) - before < cool_down).fill_null(value=False)
     spans = spans.with_columns((cools | pl.col(ROLE).eq_missing("silent")).alias("is_silent"))
     written = spans.filter(~pl.col("is_silent"))
     began, ended = written.filter(pl.col(ROLE).ne_missing("holds")), written.filter(~is_open)
     changes = [
-        _changes(began["row"], name, BEGAN, began[BEGAN_AT]),
+        _changes(began[ROW], name, BEGAN, began[BEGAN_AT]),
         _changes(ended["end"], name, ENDED, ended[BEGAN_AT]),
     ]
-    last_ends = pl.concat([rests, spans.filter(~is_open).select("key", rested="ended_at")])
-    last_ends = last_ends.group_by("key", maintain_order=True).max()
+    last_ends = pl.concat([rests, spans.filter(~is_open).select(KEY, rested="ended_at")])
+    last_ends = last_ends.group_by(KEY, maintain_order=True).max()
     # What is pending may turn out to have begun in the cool-down.
-    is_needed = (pl.col("rested") + cool_down > watermark) | pl.col("key").is_in(pending["key"].implode())
+    is_needed = (pl.col("rested") + cool_down > watermark) | pl.col(KEY).is_in(pending[KEY].implode())
     resting = last_ends.filter(is_needed & bool(cool_down))
     opened = spans.filter(is_open)
     silent = opened["is_silent"]
     states = [
-        _open(opened["key"], name, opened[BEGAN_AT]).with_columns(
+        _open(opened[KEY], name, opened[BEGAN_AT]).with_columns(
             pl.Series(ROLE, np.where(silent.to_numpy(), "silent", "holds"), pl.String)
         ),
-        _open(pending["key"], name, pending[BEGAN_AT]).with_columns(
-            pending["row"], pl.lit("pending").alias(ROLE), pl.col(BEGAN_AT).add(held_for).alias(DEADLINE)
+        _open(pending[KEY], name, pending[BEGAN_AT]).with_columns(
+            pending[ROW], pl.lit("pending").alias(ROLE), pl.col(BEGAN_AT).add(held_for).alias(DEADLINE)
         ),
-        _open(resting["key"], name, resting["rested"]).with_columns(
+        _open(resting[KEY], name, resting["rested"]).with_columns(
             pl.lit("rests").alias(ROLE), pl.col(BEGAN_AT).add(cool_down).alias(DEADLINE)
         ),
     ]
@@ -170,18 +171,18 @@ def after_times(
 
 
 def _changes(rows: Any, name: str, change: str, began_at: Any, subject: pl.Series | None = None) -> pl.DataFrame:
-    columns = {"row": rows, "name": name, "subject": subject, CHANGE: change, BEGAN_AT: began_at}
+    columns = {ROW: rows, NAME: name, SUBJECT: subject, CHANGE: change, BEGAN_AT: began_at}
     return pl.DataFrame(columns, schema=_CHANGES)
 
 
 def _open(key: Any, name: str, began_at: Any, subject: pl.Series | None = None) -> pl.DataFrame:
     columns = {
-        "key": key,
-        "name": name,
-        "subject": subject,
+        KEY: key,
+        NAME: name,
+        SUBJECT: subject,
         BEGAN_AT: began_at,
         ROLE: "holds",
         DEADLINE: None,
-        "row": None,
+        ROW: None,
     }
     return pl.DataFrame(columns, schema=_OPEN)

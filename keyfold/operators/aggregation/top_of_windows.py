@@ -95,6 +95,8 @@ def top_of_windows(
         raise Misconfigured(
             f"job {name}: highest is {highest!r}; it must be an aggregate that has an order{nearest(highest, list(of))}"
         )
+    if both := {*of, counted}.intersection(by):
+        raise Misconfigured(f"job {name}: {sorted(both)[0]} is a column of `by` and an aggregate, or `counted`: rename one")
     ranking = of[highest].value.meta.root_names()
     output_columns = OutputColumns(name, source, (), of, then or {}, {RANK: [*ranking, *by], GROUPS: by})
     place = column(RANK, pa.int64(), "Place among the groups of the window, from 1", nullable=False)

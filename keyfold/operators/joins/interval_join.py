@@ -21,6 +21,8 @@ from keyfold.operators.joins.sides import How, Side, Sides, sides_of, uncounted_
 from keyfold.operators.signatures import operator
 from keyfold.times import as_duration
 
+_IS_NEW = "#new"
+
 
 @operator()
 def interval_join(
@@ -130,7 +132,10 @@ def _join(
 ) -> Step:
     came, late = sides.late(sides.came(events), clock)
     known = pl.concat(
-        [state.drop(DEADLINE).with_columns(is_new=pl.lit(value=False)), came.with_columns(is_new=pl.lit(value=True))]
+        [
+            state.drop(DEADLINE).with_columns(**{_IS_NEW: pl.lit(value=False)}),
+            came.with_columns(**{_IS_NEW: pl.lit(value=True)}),
+        ]
     )
     left, right = sides.side(known, sides.left), sides.side(known, sides.right)
     left_rows, right_rows = _new_pairs(left, right, sides.key, earliest, latest)
@@ -146,7 +151,7 @@ def _join(
     is_over = pl.col(DEADLINE) <= clock.watermark
     missed = waiting.filter(is_over & ~pl.col("matched"))
     output = pl.concat([pairs, *sides.misses(missed, how)])
-    return Step(state=waiting.filter(~is_over).drop("is_new"), output=output, late=late)
+    return Step(state=waiting.filter(~is_over).drop(_IS_NEW), output=output, late=late)
 
 
 def _new_pairs(
@@ -154,8 +159,8 @@ def _new_pairs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the pairs with a new row. Pairs of two older rows were written when the later one arrived."""
     # New left rows with all right rows, and old left rows with new right rows only: no pair is found twice.
-    new_left, old_left = (np.flatnonzero(left["is_new"].to_numpy() == new) for new in (True, False))
-    new_right = np.flatnonzero(right["is_new"].to_numpy())
+    new_left, old_left = (np.flatnonzero(left[_IS_NEW].to_numpy() == new) for new in (True, False))
+    new_right = np.flatnonzero(right[_IS_NEW].to_numpy())
     of_new = pairs_within(left[new_left], right, key, earliest, latest)
     of_old = pairs_within(left[old_left], right[new_right], key, earliest, latest)
     return np.concatenate([new_left[of_new[0]], old_left[of_old[0]]]), np.concatenate([of_new[1], new_right[of_old[1]]])
