@@ -76,7 +76,8 @@ def check(lakehouse: Lakehouse, *, contents: bool = True) -> list[Finding]:
 def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, Callable[[Seen], object]]]:
     """What is checked, each with its remedy: streams, generations of jobs, and tables about runs."""
     home = lakehouse.home
-    streams = {path.name for kind in ("ingest", "events", "quarantine") for path in (home / kind).glob("*")}
+    kinds = ("ingest", "events", "quarantine")
+    streams = {path.name for kind in kinds for path in (home / kind).glob("*") if path.is_dir()}
     for stream in sorted(name for name in streams if not name.startswith(".")):
         yield f"{_RESTORE}, or {rebuild_remedy(lakehouse, stream)}", partial(_ingest, lakehouse, stream)
         yield (

@@ -162,7 +162,11 @@ def all_generations(lakehouse: Lakehouse, job: str = "*") -> list[Generation]:
 def tables_of_no_job(lakehouse: Lakehouse) -> list[Place]:
     """Return the tables at addresses that no generation has: the folder of their job is lost, or was removed."""
     made = {name for one in all_generations(lakehouse) for name in one.record.get("table_ids", ())}
-    tables = (table for table in sorted(lakehouse.home.glob("tables/*")) if table.name not in made and is_table(table))
+    tables = (
+        table
+        for table in sorted(lakehouse.home.glob("tables/*"))
+        if table.name not in made and table.is_dir() and is_table(table)
+    )
     # Without a batch, a start has made it, and its record comes next.
     return [table for table in tables if newest_version(table) > 0]
 
