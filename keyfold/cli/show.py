@@ -3,6 +3,7 @@
 import sys
 from typing import Annotated, TextIO
 
+import polars as pl
 import typer
 from deltalake import DeltaTable
 
@@ -16,6 +17,8 @@ from keyfold.runs.jobs import own_parameters
 from keyfold.storage.place import Place
 
 _DEFAULT_TABLE_ROWS = 20
+_FIRST = ("reason", "file", "line")
+_LONGEST_LINE = 60
 
 
 def show(
@@ -41,10 +44,23 @@ def show_table(path: Place, limit: int | None, to: TextIO) -> None:
             to.write(visible(text, keep="\n") if to.isatty() else text)
         return
     names = [field.name for field in DeltaTable(str(path)).schema().fields]
+    if set(_FIRST) < set(names):
+        # A quarantine: why and where before what, which may be long.
+        names = [*_FIRST, *(name for name in names if name not in (*_FIRST, "raw")), "raw"]
     frames = read_batches(path, _DEFAULT_TABLE_ROWS if limit is None else limit)
-    rows = [list(map(cell, row)) for frame in frames for row in readable(frame).iter_rows()]
+    rows = [list(map(cell, row)) for frame in frames for row in _cut(readable(frame).select(names)).iter_rows()]
     print_table(names, rows, to)
     to.write(f"{len(rows)} of {count_rows(path)} rows\n")
+
+
+def _cut(rows: pl.DataFrame) -> pl.DataFrame:
+    """Cut the lines of a quarantine, which `--json` prints whole."""
+    if rows.columns[: len(_FIRST)] != list(_FIRST):
+        return rows
+    raw = pl.col("raw")
+    return rows.with_columns(
+        pl.when(raw.str.len_chars() > _LONGEST_LINE).then(raw.str.head(_LONGEST_LINE) + "…").otherwise(raw).alias("raw")
+    )
 
 
 def jobs() -> None:

@@ -131,7 +131,7 @@ def test_h_and_version_are_options_everywhere_and_of_the_whole(keyfold):
     [
         ("tables", "events.clicks "),
         ("show per_hour", "1 of 1 rows"),
-        ("show quarantine.clicks", "raw  file  line  reason"),
+        ("show quarantine.clicks", "reason  file  line  batch  header  raw"),
         ("state stats per_hour", "rows: 1\nkeys: 1\n"),
         ("state read per_hour", '"user":"bob"'),
         ("journal per_hour", "2 events"),
