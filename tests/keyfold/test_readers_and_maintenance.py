@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.runner import RunOptions
 from keyfold.lakehouse import Lakehouse, exclusive
@@ -68,7 +68,7 @@ def test_nothing_is_deleted_while_a_backup_runs_which_may_have_listed_it(lakehou
     append(table, 1, 2)
     care(lakehouse, table)
     grow_old(table, days=8)
-    parts, amid = making._parts, []
+    parts, amid = making.parts_of, []
 
     def parts_and_care(lakehouse):
         amid.append(care(lakehouse, table))
@@ -76,8 +76,10 @@ def test_nothing_is_deleted_while_a_backup_runs_which_may_have_listed_it(lakehou
             trim_log(lakehouse, EVENTS, table, kept=1)
         return parts(lakehouse)
 
-    monkeypatch.setattr(making, "_parts", parts_and_care)
-    making.back_up(lakehouse, tmp_path / "backups")
+    monkeypatch.setattr(making, "parts_of", parts_and_care)
+    # Of the stream nothing is known: its events were not ingested.
+    with pytest.raises(Damaged, match=r"is made, but lacks .*/ingest/clicks/ingest.json is gone"):
+        making.back_up(lakehouse, tmp_path / "backups")
     assert {(done.deleted, "a backup" in (done.not_deleted or "")) for done in amid} == {(0, True)}
     assert care(lakehouse, table).deleted == 2
 

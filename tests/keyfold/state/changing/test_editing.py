@@ -6,7 +6,7 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from keyfold.errors import InvalidData, KeyfoldError
+from keyfold.errors import Damaged, InvalidData, KeyfoldError
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.keyed.runner import run_job
@@ -83,7 +83,8 @@ def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(without_sp
     assert assert_nothing_lost(lake.lakehouse, windows()).open_events == 43
     # Of the stream nothing is known: its events were not ingested.
     assert [one for one in check(lake.lakehouse) if "/ingest/" not in one.path] == []
-    back_up(lake.lakehouse, tmp_path / "backups")
+    with pytest.raises(Damaged, match=r"is made, but lacks .*/ingest/clicks/ingest.json is gone"):
+        back_up(lake.lakehouse, tmp_path / "backups")
     restore(tmp_path / "backups", Lakehouse(tmp_path / "restored"))
     assert read_state(Lakehouse(tmp_path / "restored"), windows(), keys=["ann"]).polars()["clicks"].to_list() == [42]
     lake.run(windows(), Incremental(advance_to=minutes(90)))
