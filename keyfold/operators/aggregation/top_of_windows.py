@@ -86,17 +86,9 @@ def top_of_windows(
         >>> best["best"].select("rank", "item", "pieces").rows(), best["best_windows"].select("pieces", "n_groups").rows()
         ([(1, 'cup', 5)], [(8, 2)])
     """
-    if n < 1:
-        raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
     source, by, length = as_input(source), names_of(by), as_duration(f"job {name}: length", length)
     event_time = source.event_time
-    require_known(name, of, IN_ANY_ORDER)
-    if highest not in of or of[highest].joined in ("collect", "distinct"):
-        raise Misconfigured(
-            f"job {name}: highest is {highest!r}; it must be an aggregate that has an order{nearest(highest, list(of))}"
-        )
-    if both := {*of, counted}.intersection(by):
-        raise Misconfigured(f"job {name}: {sorted(both)[0]} is a column of `by` and an aggregate, or `counted`: rename one")
+    _check(name, of, n, by, highest, counted)
     ranking = of[highest].value.meta.root_names()
     output_columns = OutputColumns(name, source, (), of, then or {}, {RANK: [*ranking, *by], GROUPS: by})
     place = column(RANK, pa.int64(), "Place among the groups of the window, from 1", nullable=False)
@@ -173,3 +165,15 @@ def top_of_windows(
         tables=[Append(table, events=pl.lit(0)), *(one for one in (latest, whole) if one is not None)],
         settings=settings,
     )
+
+
+def _check(job: str, of: Mapping[str, Aggregate], n: int, by: Sequence[str], highest: str, counted: str) -> None:
+    if n < 1:
+        raise Misconfigured(f"job {job}: n is {n}; it must be 1 or more")
+    require_known(job, of, IN_ANY_ORDER)
+    if highest not in of or of[highest].joined in ("collect", "distinct"):
+        raise Misconfigured(
+            f"job {job}: highest is {highest!r}; it must be an aggregate that has an order{nearest(highest, list(of))}"
+        )
+    if both := sorted({*of, counted}.intersection(by)):
+        raise Misconfigured(f"job {job}: {both[0]} is a column of `by` and an aggregate, or `counted`: rename one")
