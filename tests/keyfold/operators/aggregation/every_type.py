@@ -226,6 +226,9 @@ def is_right(got: Any, right: Any, values: list[Any]) -> bool:
         return True
     if isinstance(right, float) and math.isnan(right):
         return isinstance(got, float) and math.isnan(got)
+    if right == 0 and isinstance(right, int) and isinstance(got, float | Decimal):
+        # The sum of nothing.
+        return got == 0
     if isinstance(right, list):
         return len(got) == len(right) and all(map(is_right, got, right, [[]] * len(right)))
     if isinstance(right, Fraction):

@@ -15,6 +15,7 @@ import pytest
 from keyfold import Append
 from keyfold import operators as op
 from keyfold.keyed.job import Timeout
+from keyfold.lakehouse.reading import scan_table
 from keyfold.testing import play
 from tests.examples import ALL
 from tests.keyfold.operators.aggregation.every_type import (
@@ -22,6 +23,7 @@ from tests.keyfold.operators.aggregation.every_type import (
     KINDS,
     NOON,
     SIGNED,
+    STREAM,
     TIME,
     aggregate_of,
     aggregates,
@@ -32,6 +34,7 @@ from tests.keyfold.operators.aggregation.every_type import (
     type_of_aggregate,
     value_in,
 )
+from tests.lake import Lake
 
 OUTPUTS = ["inferred", "declared", "then"]
 FORMS = ["column", "derived", "expression"]
@@ -152,3 +155,60 @@ def faults(operator, columns, rows, came):
             if not is_right(got, right, of_room):
                 wrong[name] = got, right
     return wrong
+
+
+NUMBERS = ["i8", "i64", "u8", "f32", "f64", "huge", "wild", "money", "exact"]
+
+
+@pytest.mark.parametrize("operator", [name for name in OPERATORS if name != "totals"])
+def test_an_aggregate_is_the_same_in_every_operator_to_the_last_bit(operator):
+    has = OPERATORS[operator][1] & IN_PARTS - {"collect"}
+    columns = aggregates(NUMBERS, ["expression"], has)
+    expected, _ = whole("totals", columns, "inferred", random.Random(1))
+    rows, _ = whole(operator, columns, "inferred", random.Random(2))
+    for name in columns:
+        assert [*map(repr, rows[name])] == [*map(repr, expected[name])], name
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_each_row_in_order_has_the_aggregates_of_the_events_before_it(n):
+    columns = aggregates(["i8", "f64", "huge", "money", "text", "texts"], ["expression"], IN_PARTS | OF_TWO)
+    of = {name: aggregate_of(*one) for name, one in columns.items()}
+    of_running = {name: one for name, one in of.items() if one.joined not in ("quantile", "between", "falls")}
+    came = events()
+    jobs = {
+        n: op.last_n("w", EVENTS, {**of, "newest": op.last("id")}, n=n, from_n=1, silence=SILENCE, **KEY),
+        came.height: op.running("w", SIGNED, {**of_running, "newest": op.last("id")}, **KEY),
+    }
+    for length, job in jobs.items():
+        written = play(job, [came[:8], came[8:]], NOON + timedelta(days=9)).written["w"].sort("newest")
+        for room in "ab":
+            ids, rows = came.filter(room=room)["id"].to_list(), written.filter(room=room)
+            assert rows["newest"].to_list() == ids
+            for name, (aggregate, kind, form) in columns.items():
+                if name not in rows.columns:
+                    continue
+                values = came.filter(room=room).select(value_in(kind, form)).to_series().to_list()
+                for place, got in enumerate(rows[name].to_list()):
+                    window = values[max(0, place + 1 - length) : place + 1]
+                    assert is_right(got, by_hand(aggregate, window), window), (name, place)
+
+
+@pytest.mark.parametrize(
+    "operator", ["calendar", "totals", "top_of_windows", "sessions", "last_n", "running", "sessions_until"]
+)
+def test_a_run_over_files_gives_the_same(operator, tmp_path):
+    # Streams have finite numbers.
+    came = events().with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)) for name in ("wild", "none"))
+    lake = Lake(tmp_path)
+    later = came.head(1).with_columns(id=pl.lit(99, pl.Int64), room=pl.lit("z"), at=NOON + timedelta(days=9))
+    columns = aggregates(list(KINDS), ["expression"], OPERATORS[operator][1])
+    columns = dict(list(columns.items())[:: 1 if ALL else 4])
+    job = job_of(operator, columns, "inferred")
+    for part in (came[8:16], came[:8], pl.concat([came[16:], later])):
+        lake.land(STREAM, part)
+    lake.run(job)
+    rows = scan_table(lake.lakehouse.table("w")).collect().filter(pl.col("room") != "z")
+    rows = rows.group_by("room").agg(pl.all().sort_by("number").last()).sort("room")
+    assert rows["number"].to_list() == [12, 12]
+    assert not faults(operator, columns, rows, came)

@@ -12,11 +12,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from keyfold import Stream, TestHarness
+from keyfold import Misconfigured, Stream, TestHarness
 from keyfold import operators as op
 from keyfold.keyed.job import Timeout
 from keyfold.keyed.job.inputs import Input
-from keyfold.keyed.job.tables import Append
+from keyfold.keyed.job.tables import Append, Upsert
 from keyfold.testing import play
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -85,3 +85,56 @@ def test_what_a_key_of_two_columns_gives_is_what_each_key_gives_alone(name):
         rows += alone.written["j"].rows()
     assert sorted(play(IN_ORDER[name], [frame(*readings)], end).written["j"].rows()) == sorted(rows)
     assert len(rows) > 12
+
+
+OF = {"since": op.first("at"), "n": op.count(), "level": op.sum("level"), "mean": op.mean("level"), "at": op.max("at")}
+LATEST = Upsert(
+    {**dict.fromkeys(KEYS, pl.String), "mean": pl.Float64, "twice": pl.Int64, "n": pl.Int64}, KEYS, name="latest"
+)
+FURTHER = {
+    "running": lambda table: op.running("j", AT_ONCE, OF, key=KEYS, output=table_of_all, latest=table, then=TWICE),
+    "last_n": lambda table: op.last_n("j", AT_ONCE, {**OF, "twice": op.sum(pl.col("level") * 2)}, n=99, from_n=1,
+                                      key=KEYS, silence=Timeout(GAP), output=table_of_all, latest=table),
+    "sessions_until": lambda table: op.sessions_until(
+        "j", AT_ONCE, OF, **UNTIL, key=KEYS, silence=Timeout(GAP), output=table_of_all, then=TWICE,
+        selected=[(table, pl.col("level") > 2)],
+    ),
+}  # fmt: skip
+TWICE = {"twice": pl.col("level") * 2}
+table_of_all = table("n")
+
+
+@pytest.mark.parametrize("operator", FURTHER)
+def test_a_further_table_has_any_of_the_aggregates_and_no_other_column(operator):
+    readings = [("a", "x", NOON + minute * MINUTE, minute) for minute in range(4)]
+    harness = play(FURTHER[operator](LATEST), [frame(*readings[:2]), frame(*readings[2:])], NOON + timedelta(days=9))
+    assert harness.written["latest"].rows() == [("a", "x", 1.5, 12, 4)]
+    other = Upsert({**dict.fromkeys(KEYS, pl.String), "levels": pl.Int64}, KEYS, name="latest")
+    with pytest.raises(
+        Misconfigured, match="job j: table latest: there is no column levels to write; did you mean level"
+    ):
+        FURTHER[operator](other)
+    text = Upsert({**dict.fromkeys(KEYS, pl.String), "level": pl.String}, KEYS, name="latest")
+    with pytest.raises(Misconfigured, match="job j: table latest: level is int64, and declared as string"):
+        FURTHER[operator](text)
+
+
+def test_aggregates_of_one_column_may_have_any_names():
+    of = {
+        "level": op.max("level"),
+        "n": op.count(),
+        "x": op.mean("level"),
+        "x_n": op.sum("level"),
+        "y": op.sum("level"),
+    }
+    job = op.running(
+        "j",
+        AT_ONCE,
+        of,
+        key=KEYS,
+        output={**dict.fromkeys(KEYS, pl.String), "level": pl.Int64, "x": pl.Float64, "x_n": pl.Int64, "y": pl.Int64},
+    )
+    written = play(
+        job, [frame(("a", "x", NOON, 5)), frame(("a", "x", NOON + MINUTE, 2))], NOON + timedelta(days=9)
+    ).written["j"]
+    assert written.rows() == [("a", "x", 5, 5.0, 5, 5), ("a", "x", 5, 3.5, 7, 7)]

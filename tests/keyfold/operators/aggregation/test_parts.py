@@ -1,10 +1,8 @@
 """Aggregates that are kept in parts are those of all values of a group, in any order, any split into runs, slices and parts."""
 
-import builtins
 import math
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -318,24 +316,6 @@ def test_an_aggregate_that_does_not_fit_is_refused_where_the_job_is_made(of, tol
         windows("w", READINGS, of, key="room", length="1h")
     with pytest.raises(Misconfigured, match="a quantile is from 0 to 1"):
         quantile("heat", 50)
-
-
-PRICES = [Decimal(text) for text in ("0.10", "-99999999.99", "12345678.90", "99999999.99", "99999999.99")]
-
-
-@pytest.mark.parametrize("operator", list(HAVE))
-def test_sums_and_means_of_decimals_are_exact_and_may_be_larger_than_a_value_can_be(operator):
-    make, more, _ = HAVE[operator]
-    output = pa.schema([ROOM, N, ("x", pa.decimal128(38, 2)), ("y", pa.float64())])
-    job = make({"n": count(), **more, "x": sum("price"), "y": mean("price")}, output)
-    rows = [
-        {"id": number, "room": "a", "at": NOON - (9 - number) * timedelta(minutes=1), "price": price}
-        for number, price in enumerate([*PRICES, None])
-    ]
-    came = pl.DataFrame(rows, schema=pl.Schema(FACT))
-    harness = play(job, [came[:3], came[3:]], NOON + timedelta(days=2), 2, [])
-    found = harness.written["w"].filter(pl.col("n") == len(rows)).select("x", "y").row(0)
-    assert found == (builtins.sum(PRICES), 112345678.99 / len(PRICES))
 
 
 def test_several_first_values_have_one_time_and_one_order_in_state():
