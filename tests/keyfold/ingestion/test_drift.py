@@ -10,9 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from keyfold.ingestion import ingest
 from keyfold.ingestion.drift import find_drift
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.reading import scan_table
 from spark_jobs.streams import METRICS
 from tests.keyfold.ingestion.test_admission import metric
+from tests.keyfold.ingestion.test_batch import no_spark
 
 LINE = json.dumps(metric(1)).encode() + b"\n"
 ZIPPED = gzip.compress(LINE * 1_000)
@@ -68,6 +72,18 @@ def test_each_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path):
 
 def test_what_can_be_read_is_not_called_unreadable(tmp_path: Path):
     assert find_drift(METRICS, put(tmp_path, HARMLESS)).unreadable == {}
+
+
+def test_ingest_accounts_for_each_of_them(tmp_path: Path, lakehouse: Lakehouse):
+    put(tmp_path / "landing", FAULTY | HARMLESS)
+    began = time.monotonic()
+    summary = ingest(lakehouse, METRICS, tmp_path / "landing", runners=no_spark(1))
+    assert time.monotonic() - began < 60
+    assert summary.files == len(FAULTY | HARMLESS)
+    assert summary.rows_read == summary.accepted + summary.quarantined + summary.duplicates < 1_000
+    refused = scan_table(lakehouse.quarantine("metrics")).collect()
+    assert refused.height == summary.quarantined
+    assert {Path(file).name for file in refused["file"]} >= set(FAULTY)
 
 
 @pytest.mark.parametrize(("ending", "content"), [("json.gz", ZIPPED), ("csv.gz", ZIPPED), ("parquet", parquet(500))])

@@ -1,6 +1,8 @@
 """A login for the schema registry is in no error, however it is given and whatever fails."""
 
+import base64
 import http.server
+import json
 import threading
 import traceback
 from collections.abc import Iterator
@@ -19,11 +21,12 @@ FRAMED = b"\0\0\0\0\x01x"
 
 @pytest.fixture(scope="module")
 def refusing() -> Iterator[int]:
-    """A registry that refuses each login, and repeats what it was sent. Its port."""
+    """A registry that refuses each login, and repeats it. Its port."""
 
     class Refuses(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = f"refused: {self.headers['Authorization']}".encode()
+            login = base64.b64decode((self.headers["Authorization"] or "").rpartition(" ")[2])
+            body = json.dumps({"error_code": 40101, "message": f"refused: {login.decode()}"}).encode()
             self.send_response(401)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -66,6 +69,7 @@ def said(made: KafkaSettings) -> str:
 def test_the_login_in_an_address_is_never_shown(refusing: int, password: str, is_answered: bool):
     text = said(settings(f"http://ann:{password}@127.0.0.1:{refusing if is_answered else 9}/sub"))
     assert "the schema registry at http://127.0.0.1:" in text
+    assert ("refused: " in text) is is_answered
     assert "planted" not in text
 
 

@@ -124,6 +124,13 @@ def test_what_would_overflow_polars_stack_is_refused(nested, count):
         sql_expression("--set a", nested(count))
 
 
+@pytest.mark.parametrize("name", [name for name in NESTED if name.startswith(("a between", "a case"))])
+def test_what_doubles_the_work_is_refused_from_the_ninth_on(name):
+    sql_expression("--set a", NESTED[name](8))
+    with pytest.raises(InvalidData, match="more than 8 BETWEEN or CASE one within the other"):
+        sql_expression("--set a", NESTED[name](9))
+
+
 @pytest.mark.parametrize("nested", NESTED.values(), ids=NESTED)
 def test_what_is_not_refused_is_parsed_in_a_moment(nested):
     """The deepest that is allowed, in a process of its own: its end would be that of the tests."""
