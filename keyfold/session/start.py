@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from keyfold.errors import Misconfigured, Unreachable
 from keyfold.session.calling import in_thread
+from keyfold.session.interrupts import cancel_when_interrupted
 from keyfold.session.java import FIXED_AT_LAUNCH, Java
 from keyfold.session.redaction import shown
 from keyfold.session.settings import SparkSettings, connect_conf, spark_conf
@@ -73,6 +74,8 @@ class SharedSessions:
             session = build_session(settings)
             if is_ours or session in self._users:
                 self._users[session] = self._users.get(session, 0) + 1
+            if is_ours and not settings.is_connect:
+                cancel_when_interrupted(session)
             return session
 
     def leave(self, session: SparkSession) -> None:

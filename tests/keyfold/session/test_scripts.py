@@ -127,6 +127,28 @@ SCRIPTS = {
         """,
         -signal.SIGINT,
     ),
+    "an interrupt, as Dagster raises it, of a caller's own call of Spark": (
+        """
+        class Interrupted(BaseException):
+            pass
+        def interrupted(*_):
+            raise Interrupted
+        signal.signal(signal.SIGINT, interrupted)
+        def long(rows):
+            time.sleep(300)
+            yield from rows
+        with Runners("spark", settings) as runners:
+            session = runners.session
+            threading.Timer(2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            try:
+                session.range(2).mapInArrow(long, "id long").collect()
+            except Interrupted:
+                assert session.range(3).count() == 3
+            else:
+                raise AssertionError("not interrupted")
+        """,
+        0,
+    ),
     "a Java that was killed": (
         """
         runners = Runners("spark", settings)
