@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from keyfold.cli.app import commands, load
-from keyfold.runs.health import MEANING
+from keyfold.runs.metrics import MEANING
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 

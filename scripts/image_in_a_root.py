@@ -28,7 +28,6 @@ CHECKS = """
 test "$(id -u)" = 10001
 for path in /app/dagster_project /opt/keyfold/bin /dagster/../etc; do ! test -w $path; done
 test -w /dagster && test -w "$KEYFOLD_HOME"
-DAGSTER_HOME= keyfold doctor
 keyfold simulate --stream weather --size 3 --to "$KEYFOLD_HOME/landing/weather"
 keyfold ingest weather --settle 0
 keyfold run moving_averages

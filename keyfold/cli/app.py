@@ -24,7 +24,6 @@ GROUPS = {
         "run": "keyfold.cli.run:run",
         "journal": "keyfold.cli.journal:journal",
         "verify": "keyfold.cli.run:verify",
-        "doctor": "keyfold.cli.doctor:doctor",
         "health": "keyfold.cli.health:health",
     },
     "Tables": {

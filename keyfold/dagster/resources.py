@@ -80,7 +80,7 @@ class KeyfoldResource(dg.ResourceDefinition):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Build the resource from the environment. Whether a bucket can be reached is looked at by each run, and by `keyfold doctor`.
+        """Build the resource from the environment. Whether a bucket can be reached is looked at by each run.
 
         Raises:
             KeyfoldError: a variable has an invalid value.

@@ -25,7 +25,8 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_ingest
 from keyfold.open_lineage import EVERY
 from keyfold.runners import Runners
-from keyfold.runs.health import samples_of_ingest, served
+from keyfold.runs.health import health_of_stream
+from keyfold.runs.metrics import served
 from keyfold.runs.reporting import reported, written_by_ingest
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest
 from keyfold.storage.entries import folders_in
@@ -84,7 +85,7 @@ def ingest_continuously(
 
     with (
         maintenance,
-        served(metrics, lambda: samples_of_ingest(lakehouse, stream.name)),
+        served(metrics, lambda: health_of_stream(lakehouse, stream.name)),
         reported(lambda: written_by_ingest(lakehouse, stream), on_warning),
         ingest_lock(lakehouse, stream, landing) as source,
         ingest_lineage(lakehouse, stream, source, on_warning, EVERY),

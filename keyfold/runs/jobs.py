@@ -22,7 +22,8 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_job
 from keyfold.open_lineage import EVERY, Dataset, lineage_reported
 from keyfold.runners import Runners
-from keyfold.runs.health import samples_of_job, served
+from keyfold.runs.health import health_of_job
+from keyfold.runs.metrics import served
 from keyfold.runs.reporting import reported, written_by_job
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_job
 from keyfold.schemas import require
@@ -189,7 +190,7 @@ def run_continuously(
 
     with (
         maintenance,
-        served(metrics, lambda: samples_of_job(lakehouse, job.name)),
+        served(metrics, lambda: health_of_job(lakehouse, job.name)),
         reported(lambda: written_by_job(lakehouse, job.name), on_warning),
         lineage_reported(job.name, *_read_and_written(lakehouse, job), on_warning, every=EVERY),
     ):

@@ -13,18 +13,19 @@ from prometheus_client.registry import Collector
 
 from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.machine import ADDRESS, NAMES, host_name
-from keyfold.runs.health import MEANING, Samples, health
+from keyfold.runs.health import Health
+from keyfold.runs.metrics import MEANING, Samples, answer_of, metrics_of
 
 EXCHANGE_SECONDS = 10.0
 """Seconds that a request and its answer may take."""
 
 
-def metrics_server(address: str, samples: Callable[[], Samples]) -> WSGIServer:
+def metrics_server(address: str, look: Callable[[], Health]) -> WSGIServer:
     """Build the server, which listens; the caller lets it serve.
 
     Args:
         address: a port of loopback, or an IPv4 address and a port.
-        samples: called for each request.
+        look: called for each request.
 
     Raises:
         KeyfoldError: the address is not valid, or is taken.
@@ -32,7 +33,7 @@ def metrics_server(address: str, samples: Callable[[], Samples]) -> WSGIServer:
     host, _, port = address.rpartition(":")
     try:
         bound, number = IPv4Address(host or ADDRESS), int(port)
-        return make_server(str(bound), number, _application(samples, bound.is_loopback), _Server, _Handler)
+        return make_server(str(bound), number, _application(look, bound.is_loopback), _Server, _Handler)
     except ValueError:
         raise Misconfigured(f"metrics cannot be served at {address!r}: give PORT or ADDRESS:PORT") from None
     except (OSError, OverflowError) as error:
@@ -64,8 +65,8 @@ def _registry(samples: Callable[[], Samples]) -> CollectorRegistry:
     return registry
 
 
-def _application(samples: Callable[[], Samples], is_loopback: bool) -> Callable[..., Iterable[bytes]]:
-    metrics = make_wsgi_app(_registry(samples))
+def _application(look: Callable[[], Health], is_loopback: bool) -> Callable[..., Iterable[bytes]]:
+    metrics = make_wsgi_app(_registry(lambda: metrics_of(look())))
 
     def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         # A page in a browser whose own name leads to 127.0.0.1 (DNS rebinding) could read the answers.
@@ -77,7 +78,7 @@ def _application(samples: Callable[[], Samples], is_loopback: bool) -> Callable[
             try:
                 if environ["PATH_INFO"] == "/metrics":
                     return metrics(environ, start)
-                status, text = health(samples())
+                status, text = answer_of(look())
             except (KeyfoldError, OSError) as error:
                 status, text = "500 Internal Server Error", str(error)
         start(status, [("Content-Type", "text/plain; charset=utf-8")])

@@ -1,5 +1,6 @@
 """The storage of file systems of this machine: files are renamed into place and synced; folders have kernel locks."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -18,6 +19,7 @@ from keyfold.storage.place import FoundFile, Place, local_path
 
 _ASIDE = ".aside-"
 _READ_AT_ONCE = 4 << 20
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
 class Disk:
@@ -72,7 +74,15 @@ class Disk:
         if (to := local_path(other)) is None:
             raise KeyfoldError(f"{path} cannot be linked to {other}: both must be on this disk or in the same store")
         make_folders(to.parent)
-        os.link(path, to)
+        try:
+            os.link(path, to)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            raise Misconfigured(
+                f"{to}: this disk has no hard links ({error.strerror}), by which tables go live: set KEYFOLD_HOME to a folder on a "
+                "disk that has them"
+            ) from None
 
     def move_tree(self, folder: Path, to: Path, last: str) -> None:
         self.move_file(folder, to)

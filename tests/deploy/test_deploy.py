@@ -14,7 +14,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from keyfold.cli.app import COMMANDS
-from keyfold.runs.health import MEANING
+from keyfold.runs.metrics import MEANING
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -91,11 +91,3 @@ except keyfold.Misconfigured as error:
         "Spark is needed, but pyspark and pandas are not installed (pip install 'keyfold[spark]'); or work in one process: "
         'Runners("local"), KEYFOLD_RUNNER=local'
     ]
-
-
-def test_doctor_takes_it_for_well_unless_spark_is_asked_for(tmp_path):
-    command = "from keyfold.cli.app import app\napp(['doctor', '--json'], standalone_mode=False)"
-    found = json.loads(run(command, KEYFOLD_HOME=str(tmp_path))[-1])["findings"]
-    (runner,) = [finding for finding in found if finding["part"] == "runner"]
-    assert runner["state"] == "ok"
-    assert "pip install 'keyfold[spark]'" in runner["detail"]

@@ -17,10 +17,9 @@ from keyfold.ingestion.ingest_records import IngestDone
 from keyfold.ingestion.landing import landing_folder
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
-from keyfold.runs.health import STALE
+from keyfold.runs.health import STALE, health_of_job
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
@@ -167,12 +166,11 @@ def _named(files: Sequence[str]) -> str:
 
 def lag(lakehouse: Lakehouse, job: str, now: datetime) -> Finding:
     """Compare the watermark with the clock."""
-    generation = live_generation(lakehouse, job)
-    reached = watermark(generation) if generation else None
-    if reached is None:
+    health = health_of_job(lakehouse, job, now=now)
+    if health.watermark is None or health.behind is None:
         return True, "no events yet"
-    behind = now - reached
-    return behind <= STALE, f"the watermark is {reached:%Y-%m-%d %H:%M} UTC, {_hours(behind)} behind the clock"
+    text = f"the watermark is {health.watermark:%Y-%m-%d %H:%M} UTC, {_hours(health.behind)} behind the clock"
+    return health.behind <= STALE, text
 
 
 def drift(stream: Stream, landing: Place) -> Finding:

@@ -14,7 +14,8 @@ from keyfold.cli.health import free_bytes
 from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.batch_records import ClockRecord
 from keyfold.lakehouse.files import exclusive
-from keyfold.runs.health import MEANING
+from keyfold.runs import health as sampler
+from keyfold.runs.metrics import MEANING
 from keyfold.storage.place import to_place
 from keyfold.times import BEGINNING
 from tests.keyfold.cli.test_commands import POINT, RIDE
@@ -120,7 +121,7 @@ def test_the_state_of_a_job_is_of_its_last_run_its_watermark_and_its_plans(
 def test_a_run_that_begins_or_ends_while_it_is_looked_at_is_not_an_interrupted_one(told, lakehouse, monkeypatch, held):
     put_generation(lakehouse, JOB).journal.write_plans([planned_at(0, ago(minutes=1))])
     looks = iter(held)
-    monkeypatch.setattr(health, "is_held", lambda _: next(looks))
+    monkeypatch.setattr(sampler, "is_held", lambda _: next(looks))
     assert told(JOB)[1][JOB]["state"] == "running"
 
 

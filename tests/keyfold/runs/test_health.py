@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
@@ -12,15 +13,16 @@ import pytest
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.runs import health, metrics_server
-from keyfold.runs.health import Samples, samples_of_ingest, samples_of_job, served
+from keyfold.runs import metrics, metrics_server
+from keyfold.runs.health import Health, health_of_job, health_of_stream
+from keyfold.runs.metrics import served
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.runs.test_continuous_ingest import accepted, going_on
 from tests.keyfold.state.job_histories import History, put
 from tests.waiting import wait_until
 
-RIDES: Samples = [("keyfold_open_events", {"keyed_job": "rides"}, 3.0)]
+RIDES = Health("rides", "job", "running", "", datetime.now(UTC), pending=timedelta(seconds=3))
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def values(text):
 def test_a_job_tells_of_its_events_rows_watermark_and_last_batch(tmp_path, port, without_spark):
     lakehouse, job = Lakehouse(tmp_path), History("anomaly_predictions", {"order": "arrival", "emit": "all"}).job()
     part = History("anomaly_predictions").parts()[0]
-    with served(str(port), lambda: samples_of_job(lakehouse, job.name)):
+    with served(str(port), lambda: health_of_job(lakehouse, job.name)):
         assert ask(port, "/health") == (200, "ok\n")
         assert values(ask(port, "/metrics")[1])['keyfold_batches_total{keyed_job="anomaly_predictions"}'] == 0
         put(lakehouse, job.only_input.stream.name, part)
@@ -71,7 +73,7 @@ def test_a_job_tells_of_its_events_rows_watermark_and_last_batch(tmp_path, port,
 def test_ingest_tells_what_became_of_rows_while_it_goes_on(tmp_path, port):
     lakehouse, landing = Lakehouse(tmp_path / "home"), tmp_path / "landing"
     land(landing / "a.ndjson", [event(seq=1), event(seq=1), event(seq=2)], "no json")
-    with going_on(lakehouse, landing), served(str(port), lambda: samples_of_ingest(lakehouse, EVENTS.name)):
+    with going_on(lakehouse, landing), served(str(port), lambda: health_of_stream(lakehouse, EVENTS.name)):
         wait_until(lambda: accepted(lakehouse) == 2)
         found = values(ask(port, "/metrics")[1])
     kinds = {"accepted": 2, "quarantined": 1, "duplicate": 1}
@@ -84,9 +86,9 @@ def test_a_first_batch_that_stays_planned_and_not_done_is_told_as_stalled(tmp_pa
     put(lakehouse, job.only_input.stream.name, History("anomaly_predictions").parts()[0])
     with pytest.raises(KeyfoldError, match="the model is broken"):
         run_job(lakehouse, replace(job, step=broken), runners=SPARK)
-    with served(str(port), lambda: samples_of_job(lakehouse, job.name)):
+    with served(str(port), lambda: health_of_job(lakehouse, job.name)):
         assert ask(port, "/health") == (200, "ok\n")
-        monkeypatch.setattr(health, "STALLED", -1.0)
+        monkeypatch.setattr(metrics, "STALLED", timedelta(seconds=-1))
         status, told = ask(port, "/health")
     assert status == 503
     assert told.startswith("stalled: a batch was planned 0 s ago")
@@ -102,19 +104,22 @@ def test_an_address_that_is_none_and_one_that_is_taken_are_told_and_without_one_
         taken.listen()
         number = taken.getsockname()[1]
         refused = pytest.raises(KeyfoldError, match=f"cannot be served at {number}: .*in use")
-        with refused, served(str(number), list):
+        with refused, served(str(number), lambda: RIDES):
             pass
     for text in ("", "here", "localhost:9100", "127.0.0.1", "127.0.0.1:", "0.0.0.0:99999", "[::1]:9100"):
-        with pytest.raises(KeyfoldError, match="metrics cannot be served at"), served(text, list):
+        with pytest.raises(KeyfoldError, match="metrics cannot be served at"), served(text, lambda: RIDES):
             pass
-    with served(None, list):
+    with served(None, lambda: RIDES):
         pass
 
 
 def test_an_address_that_the_operator_gives_is_reached_by_any_name(port):
     with served(f"0.0.0.0:{port}", lambda: RIDES):
         answer = httpx.get(f"http://127.0.0.1:{port}/metrics", headers={"Host": "metrics.example"}, trust_env=False)
-    assert values(answer.text) == {'keyfold_open_events{keyed_job="rides"}': 3}
+    assert values(answer.text) == {
+        'keyfold_batches_total{keyed_job="rides"}': 0,
+        'keyfold_pending_seconds{keyed_job="rides"}': 3,
+    }
 
 
 def test_a_journal_that_cannot_be_read_is_told_to_the_caller(port):
@@ -145,14 +150,14 @@ def test_a_caller_that_names_another_host_than_loopback_learns_nothing(port, hos
 
 @pytest.mark.parametrize("host", ["localhost:{port}", "127.0.0.1", "LOCALHOST", "[::1]:{port}"])
 def test_loopback_has_several_names(port, host):
-    with served(str(port), list):
+    with served(str(port), lambda: RIDES):
         url, headers = f"http://127.0.0.1:{port}/health", {"Host": host.format(port=port)}
         assert httpx.get(url, headers=headers, trust_env=False).status_code == 200
 
 
 def test_callers_that_send_a_request_byte_by_byte_are_cut_off_and_hold_up_nobody(port, monkeypatch):
     monkeypatch.setattr(metrics_server, "EXCHANGE_SECONDS", 0.2)
-    with served(str(port), list), ExitStack() as open_callers:
+    with served(str(port), lambda: RIDES), ExitStack() as open_callers:
         slow = [open_callers.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(20)]
         wait_until(lambda: sum(map(is_cut_off, slow)) == len(slow))
         wait_until(lambda: ask(port, "/health")[0] == 200)
