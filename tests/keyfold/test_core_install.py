@@ -47,7 +47,7 @@ print(len(names), json.dumps(refused))
 """)
     count, refused = lines[0].split(" ", 1)
     assert int(count) > 200
-    of_spark = ("java", "java_output", "scratch", "start", "worker_daemon", "workers")
+    of_spark = ("interrupts", "java", "java_output", "scratch", "start", "worker_daemon", "workers")
     allowed = {f"keyfold.session.{name}" for name in of_spark} | {"keyfold.runners.spark_runner"}
     assert set(json.loads(refused)) <= allowed
 
