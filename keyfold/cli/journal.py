@@ -19,7 +19,7 @@ def journal(
     lakehouse: Lakehouse,
     last: Annotated[int, typer.Option(min=1, help="Number of batches.")] = 20,
 ) -> None:
-    """Print the last batches of a job or of a stream's ingest. What is planned and not done, the next run begins with."""
+    """Print the last batches of a job or of a stream's ingest. The next run resumes unfinished batches."""
     project, jobs = project_if_any(), all_jobs(lakehouse)
     streams = [*(project.streams if project else ()), *(folder.name for folder in lakehouse.home.glob("ingest/*"))]
     known("job or stream", name, {**jobs, **dict.fromkeys(streams)})

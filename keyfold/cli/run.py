@@ -88,7 +88,7 @@ def verify(
         bool, typer.Option("--sample", help="Draw events from the tables of the lakehouse, and do not make them.")
     ] = False,
 ) -> None:
-    """Play events to a job in any order, cut and in files; the exit code is 1 if it gives different answers.
+    """Check that a job's answers do not depend on order and batching; the exit code is 1 if they do.
 
     The events that show it are written to `test_counterexample.py`, as a test.
     """
