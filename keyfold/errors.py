@@ -64,10 +64,10 @@ class IncompatibleState(KeyfoldError):
     Example:
         >>> import keyfold
         >>> try:
-        ...     raise keyfold.IncompatibleState("job totals was born with key_groups 64")
+        ...     raise keyfold.IncompatibleState("job totals is declared otherwise")
         ... except keyfold.KeyfoldError as error:
         ...     print(error)
-        job totals was born with key_groups 64
+        job totals is declared otherwise
     """
 
 

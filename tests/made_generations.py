@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 
 from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.batch_records import KeyedDone, KeyedPlan, PlannedClock, PlannedFile, TableInput
-from keyfold.keyed.generation.generations import FORMAT, Generation
+from keyfold.keyed.generation.generation_record import FORMAT, read_record
+from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.generation.live_record import Entry, changing_live
-from keyfold.lakehouse import Lakehouse, read_json, write_json
+from keyfold.lakehouse import Lakehouse, write_json
 from keyfold.lakehouse.positions import Position
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -21,12 +22,12 @@ def put_generation(
     if live:
         with changing_live(lakehouse) as entries:
             entries[job] = Entry(generation=name)
-    return Generation(folder, read_json(folder / "generation.json"))
+    return Generation(folder, read_record(folder / "generation.json"))
 
 
 def put_done(generation: Generation, batch: int, **fields: object) -> KeyedDone:
     """A batch that is done."""
-    job = generation.record["job"]
+    job = generation.record.job
     given: dict[str, object] = {
         "batch": batch,
         "run": batch,

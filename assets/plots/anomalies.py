@@ -66,4 +66,4 @@ def _model(lakehouse: Lakehouse) -> str:
     generation = live_generation(lakehouse, "anomaly_predictions")
     if generation is None:
         raise KeyfoldError("anomaly_predictions has not run")
-    return generation.record["parameters"]["model"]
+    return generation.record.parameters["model"]

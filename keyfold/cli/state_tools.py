@@ -98,9 +98,9 @@ def move(job: Job, lakehouse: Lakehouse, param: Parameters = None, partitions: P
 
 
 def plan(job: Job, lakehouse: Lakehouse, param: Parameters = None, partitions: Partitions = None) -> None:
-    """Report what a changed job needs before it runs: nothing, a state move, or a full refresh.
+    """Report what was changed in a job, by argument, and what that needs before it runs: nothing, a state move, or a full refresh.
 
-    Changes in the code of the step are not examined: `keyfold try` shows their effect.
+    Other code of a step is the author's to judge: a run goes on with it, and `keyfold try` shows its effect.
     """
     keyed_job = build_live_job(lakehouse, job, param)
     found, own = moving.plan_change(lakehouse, keyed_job, partitions), own_parameters(lakehouse, keyed_job)
@@ -109,6 +109,8 @@ def plan(job: Job, lakehouse: Lakehouse, param: Parameters = None, partitions: P
     refresh = lakehouse.command("run", job, "--full-refresh", *given)
     following = {
         "free": lakehouse.command("run", job, *given),
+        "judge": f"{lakehouse.command('try', job, 'BRANCH', *given)} to see what would change; "
+        f"{lakehouse.command('run', job, *given)}",
         "move": lakehouse.command("state", "move", job, *given, *number),
         "refresh": f"{lakehouse.command('try', job, 'BRANCH', *given)} to see what would change; {refresh}",
     }

@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from keyfold.journal.clock import LOOK_EVERY, read_clock
 from keyfold.keyed.generation.batch_records import ClockRecord, Counts, KeyedPlan
+from keyfold.keyed.generation.continuing import record_code
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.generation.run_mode import NEW_EVENTS, FullRefresh, ModeName, Replay, RunMode
@@ -170,6 +171,7 @@ class _Run:
         self._batch_seconds: list[float] = []
         self._runner: str | None = None
         self._clock: ClockRecord | None = None
+        self._new_code = record_code(self.generation, self.job)
         self._lookups = KeptLookups(
             f"job {self.job.name}", self.job.lookups, self.lakehouse.home, self.generation.folder
         )
@@ -252,6 +254,9 @@ class _Run:
         self._clock = planned.clock
         self._warnings |= dict.fromkeys(planned.warnings)
         if planned.plans:
+            if self._new_code:
+                first = planned.plans[0].model_copy(update={"new_code": self._new_code})
+                planned, self._new_code = replace(planned, plans=[first, *planned.plans[1:]]), ""
             self._journal.write_plans(planned.plans)
         return planned
 

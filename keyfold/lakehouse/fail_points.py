@@ -27,7 +27,7 @@ POINTS = (
     "merge: rows written",
     "commit: after",
     "generation: tables made",
-    "generation: born",
+    "generation: created",
     "seed: staged",
     "seed: tables carried",
     "seed: taken in",

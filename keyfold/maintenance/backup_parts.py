@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 from keyfold.errors import Damaged
 from keyfold.ingestion.ingest_settings import RECORD as INGEST_RECORD
 from keyfold.ingestion.ingest_settings import existing_ingest, rebuild_remedy
-from keyfold.keyed.generation.generations import FORMAT, all_generations, live_generation
+from keyfold.keyed.generation.generation_record import FORMAT
+from keyfold.keyed.generation.generations import all_generations, live_generation
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.files import files_below
 from keyfold.lakehouse.positions import remembered
@@ -54,13 +55,13 @@ def parts_of(lakehouse: Lakehouse) -> list[Part]:
     jobs = sorted({folder.name for folder in home.glob("jobs/*") if folder.is_dir()})
     live = {generation.folder for job in jobs if (generation := live_generation(lakehouse, job)) is not None}
     generations = all_generations(lakehouse)
-    for one in sorted(generations, key=lambda one: one.record.get("born_at", ""), reverse=True):
-        if one.record.get("format") != FORMAT:
+    for one in sorted(generations, key=lambda one: one.record.created_at, reverse=True):
+        if one.record.format != FORMAT:
             # Replaced by one that this version can go on from, or it would have been refused: nothing reads its tables.
             parts.append(Part(one.folder, has_journal=False))
             continue
         # The tables of a generation that was replaced are older versions of the live one's.
-        names = [name for name in one.record["table_ids"] if one.folder in live or one.is_aside(name)]
+        names = [name for name in one.record.table_ids if one.folder in live or one.is_aside(name)]
         tables = {one.table(name): f"{one.identity}/{name}" for name in names}
         parts.append(Part(one.folder, tables, (one.folder / "journal" / "clock.json",)))
     for folder in sorted(home.glob("ingest/[!.]*")):

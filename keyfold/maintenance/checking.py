@@ -19,13 +19,14 @@ from keyfold.ingestion.listing import list_files
 from keyfold.journal import Journal
 from keyfold.journal.checksums import RECORD, differences, read_checksums
 from keyfold.journal.journal import HISTORY
+from keyfold.keyed.generation.generation_record import RECORD as GENERATION_RECORD
+from keyfold.keyed.generation.generation_record import read_record
 from keyfold.keyed.generation.generations import CLOCK, RETAINED_BATCHES, Generation, live_generation, tables_of_no_job
-from keyfold.keyed.generation.generations import RECORD as GENERATION_RECORD
 from keyfold.keyed.generation.live_record import live_generation_name, live_record
 from keyfold.keyed.generation.manifests import read_manifests
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.plans.inputs import OtherTableError, check_inputs, check_unread
-from keyfold.lakehouse import Lakehouse, is_table, read_json
+from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.files import DamagedError, files_below, is_held
 from keyfold.lakehouse.positions import check_remembered, newest_version, remembered
 from keyfold.lakehouse.presence import LANDING, check_lakehouse_is_there
@@ -164,9 +165,9 @@ def _generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) -> No
     is_live = live_generation_name(lakehouse, job) == folder.name
 
     def opened() -> tuple[Generation, dict[str, Place]]:
-        generation = Generation(folder, read_json(folder / GENERATION_RECORD))
+        generation = Generation(folder, read_record(folder / GENERATION_RECORD))
         # The tables of a generation that was replaced are older versions of the live one's.
-        names = [name for name in generation.record["table_ids"] if is_live or generation.is_aside(name)]
+        names = [name for name in generation.record.table_ids if is_live or generation.is_aside(name)]
         _ = generation.identity
         return generation, {name: generation.table(name) for name in names}
 

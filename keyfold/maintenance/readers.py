@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from keyfold.errors import Locked
-from keyfold.keyed.generation.generations import FORMAT, Generation, all_generations, waits_to_go_live
+from keyfold.keyed.generation.generation_record import FORMAT
+from keyfold.keyed.generation.generations import Generation, all_generations, waits_to_go_live
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.plans.inputs import input_id, positions_explained
 from keyfold.lakehouse import Lakehouse
@@ -54,12 +55,12 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
         )
     identity = table_id(table) if name.startswith("events.") else None
     for generation in all_generations(lakehouse):
-        job = generation.record["job"]
+        job = generation.record.job
         if not _is_continued(lakehouse, job, generation):
             continue
-        read = generation.record.get("input_ids", {}).get(name)
+        read = generation.record.input_ids.get(name)
         # A generation that read other content of this name, or that another version of Keyfold wrote, cannot be continued.
-        if read is None or generation.record["format"] != FORMAT:
+        if read is None or generation.record.format != FORMAT:
             continue
         if read != (identity or input_id(lakehouse, name, read.partition("/")[0])):
             continue
@@ -75,7 +76,7 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
 def _is_continued(lakehouse: Lakehouse, job: str, generation: Generation) -> bool:
     """Whether a generation is live, may become live, or is being filled."""
     if generation.is_branch:
-        return not any(generation.record["span"]) or is_held(lakehouse.job(job))
+        return not any(generation.record.span) or is_held(lakehouse.job(job))
     live = live_generation_name(lakehouse, job)
     if live is None or generation.name <= live:
         return live in (None, generation.name)

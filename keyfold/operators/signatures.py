@@ -1,4 +1,7 @@
-"""Refuse arguments that an operator does not have: its signature takes those of `KeyedJob` too, so that Python would blame that."""
+"""Make functions operators: refuse arguments that one does not have, and record those that it was called with.
+
+An operator's signature takes the arguments of `KeyedJob` too, so that Python would blame that for an unknown one.
+"""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -11,12 +14,15 @@ from keyfold.schemas import nearest
 
 _Of = ParamSpec("_Of")
 
-_SET_BY_OPERATORS = frozenset({"lookups", "model", "build"})
+_SET_BY_OPERATORS = frozenset({"lookups", "model", "build", "operator"})
 """Settings of `KeyedJob` that callers of an operator do not have."""
 
 
 def operator(**lacks: str) -> Callable[[Callable[_Of, KeyedJob]], Callable[_Of, KeyedJob]]:
     """Make a function an operator, which takes its own arguments and, as `settings`, those that `KeyedJob` has for all jobs.
+
+    The job has the operator's name and all its arguments (`KeyedJob.operator`): they are what its author declares, of which a
+    generation keeps the fingerprint. An operator that calls another is the one that counts.
 
     Args:
         lacks: by argument that the operator cannot have, why not, and what to do instead.
@@ -26,6 +32,8 @@ def operator(**lacks: str) -> Callable[[Callable[_Of, KeyedJob]], Callable[_Of, 
     """
 
     def decorate(function: Callable[_Of, KeyedJob]) -> Callable[_Of, KeyedJob]:
+        signature = inspect.signature(function)
+
         @wraps(function)
         def declare(*given: _Of.args, **named: _Of.kwargs) -> KeyedJob:
             job = given[0] if given else named.get("name")
@@ -33,7 +41,10 @@ def operator(**lacks: str) -> Callable[[Callable[_Of, KeyedJob]], Callable[_Of, 
                 if name in named:
                     raise Misconfigured(f"job {job}: {function.__name__} has no argument {name}, since {reason}")
             check_arguments(f"job {job}", function, named)
-            return function(*given, **named)
+            made = function(*given, **named)
+            arguments = signature.bind(*given, **named)
+            arguments.apply_defaults()
+            return made.made_by(function, arguments.arguments)
 
         return declare
 

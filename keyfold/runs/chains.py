@@ -128,7 +128,7 @@ def fill_together(
     made, summaries, runners = list(filled), list[RunSummary](), runners or Runners.from_environment()
     for job in jobs:
         # To this view of the lakehouse, the new generations are the live ones.
-        ahead = lakehouse.seeing({one.record["job"]: one.name for one in made})
+        ahead = lakehouse.seeing({one.record.job: one.name for one in made})
         of_first = mode if mode is not None and not made else FullRefresh()
         generation, summary = fill_beside(ahead, job, of_first, options or RunOptions(), runners=runners)
         made.append(generation)

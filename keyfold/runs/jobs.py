@@ -43,7 +43,7 @@ def own_parameters(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, tuple[str, 
     if live is None or job.model is None:
         return {}
     # A generation may be older than a parameter, or have one that the code no longer has.
-    born = {name: value for name, value in live.record["parameters"].items() if name in job.parameter_fields}
+    born = {name: value for name, value in live.record.parameters.items() if name in job.parameter_fields}
     now, default = job.model.model_validate(dict(build_job(job, born).parameters)), job.model()
     both = {name: (getattr(now, name), getattr(default, name)) for name in born}
     return {name: (parameter_text(one), parameter_text(other)) for name, (one, other) in both.items() if one != other}

@@ -115,7 +115,7 @@ def tables_of_generation(generation: Generation, upserts: Collection[str] = ()) 
         MaintainedTable(
             name, generation.table(name), [done.tables.get(name, ()) for done in batches], is_upsert=name in upserts
         )
-        for name in sorted(generation.record["table_ids"])
+        for name in sorted(generation.record.table_ids)
     ]
 
 

@@ -130,7 +130,7 @@ def test_new_parameters_need_a_full_refresh_and_then_stay(spark, first_run, simu
     kept = materialize(spark, lakehouse, selection=only)
     assert told(kept, "ride_summaries")["keyfold/generation"] == "generation-0002"
     live = Lake(lakehouse).live("ride_summaries")
-    assert live.record["parameters"]["timeout"] == "PT45M"
+    assert live.record.parameters["timeout"] == "PT45M"
     forgetful = materialize(spark, lakehouse, job_config={"mode": "full_refresh"}, selection=only)
     assert "timeout is 45m in the live generation and 30m by default" in failure(forgetful)
     assert Lake(lakehouse).live("ride_summaries").name == "generation-0002"

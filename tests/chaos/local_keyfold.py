@@ -124,7 +124,7 @@ def maintain_all(home: Path) -> None:
             generation = live_generation(lakehouse, job)
             if generation is None:
                 continue
-            for name in generation.record["table_ids"]:
+            for name in generation.record.table_ids:
                 written = [done.tables.get(name, ()) for done in generation.journal.recent()]
                 maintain(lakehouse, MaintainedTable(name, generation.table(name), written), timedelta(days=7))
             generation.record_checksums()

@@ -59,8 +59,8 @@ def changed_record(**changes: Any) -> Callable[[Path], None]:
 
     def change(path: Path) -> None:
         record = json.loads(path.read_text())
-        fixed = record["fixed"] | changes.get("fixed", {})
-        path.write_text(json.dumps({**record, **changes, "fixed": fixed}))
+        within = {name: record[name] | value for name, value in changes.items() if isinstance(value, dict)}
+        path.write_text(json.dumps({**record, **changes, **within}))
 
     return change
 
@@ -91,8 +91,13 @@ DAMAGED: list[tuple[list[str], Callable[[Path], None] | Literal["older"], str]] 
     ([f"{LIVE}/generation.json"], changed_record(format=1), "was made by an earlier version of Keyfold"),
     (
         [f"{LIVE}/generation.json"],
-        changed_record(fixed={"inputs": {"clicks": {"stream": "clicks", "delay": 1.0}}}),
-        r"was born with inputs .*1\.0",
+        changed_record(declaration={"key_groups": 7}),
+        "is damaged: declaration",
+    ),
+    (
+        [f"{LIVE}/generation.json"],
+        lambda path: path.write_text(re.sub(r'"key_groups": \d+', '"key_groups": 7', path.read_text())),
+        r"declared otherwise than generation-0001 was created with: key_groups: 7 → ",
     ),
     ([f"{LIVE}/journal/*.done.json"], write("{}"), OF_ANOTHER_VERSION),
     ([f"{LIVE}/journal/clock.json"], write("{"), OF_ANOTHER_VERSION),

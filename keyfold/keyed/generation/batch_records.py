@@ -127,6 +127,7 @@ class KeyedPlan(Plan):
         seed: the state that the batch loads. Such a batch is the first of its generation, and reads no events.
         edit: describes an edit of state; empty for any other batch. An edit reads no events, and writes to no table. One that
             was cut off is committed by the next run as a batch that edits nothing.
+        new_code: what changed in the code of the job's functions before this batch; empty for nothing.
         since, until: bounds of the slice, the first inclusive and the second exclusive; None for no bound.
         clock: the clock of the batch.
         times: the event time that each input has reached, by its name.
@@ -139,6 +140,7 @@ class KeyedPlan(Plan):
     inputs: tuple[TableInput, ...]
     seed: Seed | None = None
     edit: str = ""
+    new_code: str = ""
     since: datetime | None = None
     until: datetime | None = None
     clock: PlannedClock
@@ -166,7 +168,8 @@ class KeyedPlan(Plan):
         files = sum(len(one.files) for one in self.inputs)
         names = ", ".join(f"{one.table} to version {one.position.version}" for one in self.inputs)
         by = f" by {self.clock.advanced_by}" if self.clock.advanced_by else ""
-        return f"{files} files of {names}; watermark to {self.clock.watermark:%Y-%m-%d %H:%M:%S}{by}"
+        code = f"; {self.new_code}" if self.new_code else ""
+        return f"{files} files of {names}; watermark to {self.clock.watermark:%Y-%m-%d %H:%M:%S}{by}{code}"
 
 
 class KeyedDone(Done):

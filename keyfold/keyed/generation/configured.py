@@ -48,4 +48,4 @@ def live_parameters(lakehouse: Lakehouse, job: str, mode: RunMode = NEW_EVENTS) 
         KeyfoldError: the live generation is missing, or an earlier version of Keyfold made it; names the remedy.
     """
     live = None if isinstance(mode, FullRefresh) else live_generation(lakehouse, job)
-    return live.record["parameters"] if live else None
+    return live.record.parameters if live else None

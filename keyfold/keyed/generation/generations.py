@@ -9,24 +9,19 @@ import re
 import uuid
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 from keyfold.errors import Damaged, IncompatibleState, Misconfigured
 from keyfold.journal import Journal
 from keyfold.journal.checksums import record_checksums
 from keyfold.keyed.generation.batch_records import ClockRecord, KeyedDone, KeyedPlan
+from keyfold.keyed.generation.generation_record import FORMAT, RECORD, GenerationRecord, Origin, read_record
 from keyfold.keyed.generation.live_record import LIVE, Entry, changing_live, live_entry, live_record, written_by_hand
-from keyfold.lakehouse import Lakehouse, is_table, read_json
+from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.files import remove_tree
 from keyfold.lakehouse.positions import newest_version
 from keyfold.storage.place import Place
 
-RECORD = "generation.json"
 CLOCK = "clock.json"
-FORMAT = 8
-"""Version of the files of a generation. Since version 8, one record names the live generations of all jobs, and a birth
-record has the settings of each input."""
-
 FIRST_ENTRY = f"{0:020d}.json"
 """A table that is aside has this log entry. It is removed once the table's rows are at its address."""
 
@@ -40,13 +35,13 @@ class Generation:
 
     Attributes:
         folder: its folder.
-        record: its birth record.
+        record: its record.
         replacing: the job's entry in the live record when this generation was created: it may replace only that one. An empty
             tuple if that need not be checked.
     """
 
     folder: Place
-    record: dict[str, Any]
+    record: GenerationRecord
     replacing: tuple[Entry | None, ...] = field(default=(), compare=False)
 
     @property
@@ -56,13 +51,12 @@ class Generation:
     @property
     def identity(self) -> str:
         """Its name in Delta's transactions. If it were reused, Delta would skip a new generation's batch 0 as committed."""
-        return self.record["identity"]
+        return self.record.identity
 
     @property
-    def origin(self) -> "Origin | None":
+    def origin(self) -> Origin | None:
         """The origin of its first state; None if it started without state."""
-        origin = self.record.get("origin")
-        return Origin(**origin) if origin else None
+        return self.record.origin
 
     @property
     def seed(self) -> Place:
@@ -76,12 +70,12 @@ class Generation:
     @property
     def partitions(self) -> int:
         """Number of state partitions."""
-        return self.record["shuffle_partitions"]
+        return self.record.partitions
 
     @property
     def splits(self) -> int:
         """Number of splits of a batch."""
-        return self.record["splits"]
+        return self.record.splits
 
     @property
     def parts(self) -> Place:
@@ -133,7 +127,7 @@ class Generation:
     @property
     def ids(self) -> dict[str, str]:
         """Delta's ids of its tables that are aside. A table at its address may have been made by an earlier generation."""
-        return {name: born for name, born in self.record["table_ids"].items() if self.is_aside(name)}
+        return {name: id_ for name, id_ in self.record.table_ids.items() if self.is_aside(name)}
 
     @property
     def checksummed(self) -> dict[str, Place]:
@@ -141,7 +135,7 @@ class Generation:
         parts = {name: self.folder / name for name in (RECORD, "journal", "seed")}
         # Of a branch, this leads to no file.
         parts[LIVE] = self.address.parent / LIVE
-        names = self.record["table_ids"]
+        names = self.record.table_ids
         # Under another name than at its address, where the table has another log.
         return parts | {
             f"{'aside' if self.is_aside(name) else 'tables'}/{name}": self.table(name) / "_delta_log" for name in names
@@ -154,14 +148,14 @@ class Generation:
 
 
 def all_generations(lakehouse: Lakehouse, job: str = "*") -> list[Generation]:
-    """Return the generations of a job, or of all jobs, oldest first, then the branches; none of those without a birth record."""
+    """Return the generations of a job, or of all jobs, oldest first, then the branches; none of those without a record."""
     kinds = (sorted(lakehouse.home.glob(f"jobs/{job}/{kind}/{RECORD}")) for kind in ("generation-*", "branches/*"))
-    return [Generation(record.parent, read_json(record)) for records in kinds for record in records]
+    return [Generation(record.parent, read_record(record)) for records in kinds for record in records]
 
 
 def tables_of_no_job(lakehouse: Lakehouse) -> list[Place]:
     """Return the tables at addresses that no generation has: the folder of their job is lost, or was removed."""
-    made = {name for one in all_generations(lakehouse) for name in one.record.get("table_ids", ())}
+    made = {name for one in all_generations(lakehouse) for name in one.record.table_ids}
     tables = (
         table
         for table in sorted(lakehouse.home.glob("tables/*"))
@@ -199,33 +193,14 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
 
 
 def _check_format(lakehouse: Lakehouse, job: str, folder: Place) -> Generation:
-    generation = Generation(folder, read_json(folder / RECORD, f"start job {job} over with --full-refresh"))
-    if generation.record.get("format") != FORMAT:
+    generation = Generation(folder, read_record(folder / RECORD, f"start job {job} over with --full-refresh"))
+    if generation.record.format != FORMAT:
         raise IncompatibleState(
-            f"job {job}: {folder.name} was made by an earlier version of Keyfold, whose journal this version cannot continue; "
-            f"its tables can be read in {folder / 'tables'}. Let the job read all events again, once: "
+            f"job {job}: {folder.name} was made by an earlier version of Keyfold, whose journal this version cannot continue; its "
+            "tables can be read as before. Let the job read all events again, once: "
             f"`{lakehouse.command('run', job, '--full-refresh')}`"
         )
     return generation
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The origin of a generation's first state.
-
-    Attributes:
-        how: the tool that made the state.
-        what: the source that it was made of.
-        events_skipped: rows of the event table before the generation's first position. Its tables and state need not have them.
-        events_seeded: events in its first state that are not among the rows of the event table that it counts.
-        counts_inputs: whether its journal goes on with the counts of each input of the generation that it was made of.
-    """
-
-    how: str
-    what: str
-    events_skipped: int = 0
-    events_seeded: int = 0
-    counts_inputs: bool = False
 
 
 def generation_folder(lakehouse: Lakehouse, job: str) -> Place:
@@ -289,7 +264,7 @@ def _folder_beside(lakehouse: Lakehouse, job: str, entry: Entry | None) -> Place
 def waits_to_go_live(folder: Place, live: str | None) -> bool:
     """Whether a folder is a branch whose promotion was interrupted after its renaming; `keyfold promote` completes it."""
     record = folder / RECORD
-    return live is not None and folder.name > live and record.exists() and "branch" in read_json(record)
+    return live is not None and folder.name > live and record.exists() and bool(read_record(record).branch)
 
 
 def _begun(folder: Place) -> list[Place]:

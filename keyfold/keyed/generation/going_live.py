@@ -7,9 +7,10 @@ its address by one commit (`carrying.replace_rows`). After a crash, the next run
 from contextlib import suppress
 
 from keyfold.errors import Locked
-from keyfold.keyed.generation.generations import FIRST_ENTRY, FORMAT, RECORD, Generation
+from keyfold.keyed.generation.generation_record import FORMAT, RECORD, read_record
+from keyfold.keyed.generation.generations import FIRST_ENTRY, Generation
 from keyfold.keyed.generation.live_record import Entry, changing_live, live_entry
-from keyfold.lakehouse import Lakehouse, is_table, read_json
+from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.carrying import replace_rows
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import DamagedError, move_tree, remove_tree
@@ -25,7 +26,7 @@ def go_live(lakehouse: Lakehouse, *generations: Generation) -> None:
         KeyfoldError: another run has made a generation live, or removed dead ones, since one of these was created; the live
             generations stay as they are.
     """
-    jobs = [generation.record["job"] for generation in generations]
+    jobs = [generation.record.job for generation in generations]
     for job in jobs:
         finish_going_live(lakehouse, job)
     reached("generation: before it goes live")
@@ -41,7 +42,7 @@ def go_live(lakehouse: Lakehouse, *generations: Generation) -> None:
             entries[job] = Entry(generation=generation.name, replaces=replaced)
     reached("generation: live")
     for generation in generations:
-        finish_going_live(lakehouse, generation.record["job"])
+        finish_going_live(lakehouse, generation.record.job)
         reached("going live: one job")
         generation.record_checksums()
 
@@ -56,7 +57,7 @@ def finish_going_live(lakehouse: Lakehouse, job: str) -> None:
     live, replaced = (_named(lakehouse, job, name) for name in (entry.generation, entry.replaces))
     if live is None or not (live.folder / "tables").is_dir():
         return
-    for name in live.record["table_ids"]:
+    for name in live.record.table_ids:
         if live.is_aside(name):
             if is_damaged(lakehouse.live_table(name)) or not is_replaceable(lakehouse.live_table(name)):
                 # No commit can replace it. It goes away with the generation that wrote it.
@@ -73,7 +74,7 @@ def finish_going_live(lakehouse: Lakehouse, job: str) -> None:
             reached("going live: table replaced")
             (live.aside(name) / "_delta_log" / FIRST_ENTRY).unlink()
     if replaced is not None:
-        for name in set(replaced.record["table_ids"]).difference(live.record["table_ids"]):
+        for name in set(replaced.record.table_ids).difference(live.record.table_ids):
             # A table that the job no longer has goes where the generation is that wrote it.
             if is_table(lakehouse.live_table(name)):
                 _move(lakehouse.live_table(name), replaced.folder)
@@ -84,8 +85,8 @@ def _named(lakehouse: Lakehouse, job: str, name: str | None) -> Generation | Non
     """Return a generation of a job; None if there is none that this version can read."""
     record = lakehouse.job(job) / (name or "") / RECORD
     with suppress(FileNotFoundError, DamagedError):
-        generation = Generation(record.parent, read_json(record))
-        return generation if generation.record.get("format") == FORMAT else None
+        generation = Generation(record.parent, read_record(record))
+        return generation if generation.record.format == FORMAT else None
     return None
 
 

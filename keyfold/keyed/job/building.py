@@ -98,4 +98,10 @@ def _built(
             f"job {job.name}: time=arrival, and it reads {', '.join(job.producers)} alone, whose rows have no arrival; give "
             "time=arrival to the job that reads the stream"
         )
-    return replace(job, parameters=parameters, build=build, description=description or job.description)
+    return replace(
+        job,
+        parameters=parameters,
+        key_groups=job.declared_key_groups,
+        build=build,
+        description=description or job.description,
+    )

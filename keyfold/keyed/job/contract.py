@@ -24,7 +24,8 @@ The engine guarantees:
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -39,6 +40,7 @@ from keyfold.keyed.job.checks import check_inputs, check_job
 from keyfold.keyed.job.event_frames import joined_schema
 from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, Input, JobTable, Source, as_input
 from keyfold.keyed.job.lookups import Lookup
+from keyfold.keyed.job.operator_call import OperatorCall
 from keyfold.keyed.job.parameters import JobParameters, changed_by
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import BoundStep, StepFunction
@@ -46,6 +48,8 @@ from keyfold.keyed.job.tables import OutputTable, changes_of, name_of_changes
 from keyfold.privacy import private_columns
 from keyfold.schemas import Columns, check_name, names_of, require
 from keyfold.stream import Stream
+
+_KEY_GROUPS = 64
 
 
 @dataclass(frozen=True, init=False)
@@ -62,7 +66,8 @@ class KeyedJob:
             once in the same batch.
         parameters: the parameters that the job was built with (`with_parameters`), which are recorded with its generation.
             Its inputs take `watermark_delay`, `idle_timeout` and `time` from them, and the job `key_groups`.
-        key_groups: number of key groups; a state partition has whole ones. Fixed for a generation.
+        key_groups: number of key groups; a state partition has whole ones. Fixed for a generation. By default that of the
+            parameters, or 64.
         contents: fingerprints, by name, of inputs of the job that are not parameters, such as the content of a file that a
             parameter names. Fixed for a generation, so that a changed file requires a refresh.
         description: one line that says what a row of the main table is.
@@ -112,9 +117,11 @@ class KeyedJob:
     lookups: Mapping[str, Lookup]
     model: type[BaseModel] | None = field(repr=False)
     build: Callable[[Any], "KeyedJob"] | None = field(repr=False, compare=False)
+    operator: OperatorCall | None = field(repr=False, compare=False)
     columns: pa.Schema = field(init=False, repr=False, compare=False)
     private: frozenset[str] = field(init=False, repr=False, compare=False)
     function: StepFunction = field(init=False, repr=False, compare=False)
+    declared_key_groups: int | None = field(init=False, repr=False, compare=False)
 
     def __init__(
         self,
@@ -126,15 +133,22 @@ class KeyedJob:
         tables: OutputTable | Sequence[OutputTable],
         *,
         parameters: BaseModel | Mapping[str, Any] | None = None,
-        key_groups: int = 64,
+        key_groups: int | None = None,
         contents: Mapping[str, str] | None = None,
         description: str = "",
         lookups: Mapping[str, Lookup] | None = None,
         model: type[BaseModel] | None = None,
         build: Callable[[Any], "KeyedJob"] | None = None,
+        operator: OperatorCall | None = None,
     ) -> None:
         of_inputs: Mapping[str, Any] = {}
+        self._set(declared_key_groups=key_groups)
+        # A copy (`dataclasses.replace`) with another step or input is not what the operator was called for.
+        if operator is not None and not operator.made(inputs, key, state, step, tables):
+            operator = None
         if isinstance(parameters, JobParameters):
+            if key_groups is not None and "key_groups" not in parameters.model_fields_set:
+                parameters = parameters.model_copy(update={"key_groups": key_groups})
             of_inputs, key_groups = parameters.of_inputs, parameters.key_groups
         if isinstance(parameters, BaseModel):
             model, parameters = type(parameters), parameters.model_dump(mode="json")
@@ -151,7 +165,7 @@ class KeyedJob:
             lookups={**(lookups or {}), **{one: how for one, how in named.items() if isinstance(how, Lookup)}},
             key=of_key,
             parameters=dict(parameters or {}),
-            key_groups=key_groups,
+            key_groups=_KEY_GROUPS if key_groups is None else key_groups,
             contents=dict(contents or {}),
             description=description,
             model=model,
@@ -170,6 +184,17 @@ class KeyedJob:
         self._set(private=self.private_of(self.columns) | self._private_in_conditions | of_lookups)
         self._set(step=step, function=step.bound(self) if isinstance(step, BoundStep) else step)
         check_job(self)
+        self._set(operator=operator and replace(operator, parts=self._parts))
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        return self.inputs, self.key, self.state, self.step, self.tables
+
+    def made_by(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> "KeyedJob":
+        """Return the job as one that an operator has made of arguments."""
+        job = copy(self)
+        job._set(operator=OperatorCall(function, arguments, self._parts))
+        return job
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():

@@ -40,9 +40,9 @@ def check_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remed
         KeyfoldError: a table is another one, was restored and written again, or its log lacks the entry of the position.
     """
     positions = _newest_positions(generation)
-    for name, born in generation.record["input_ids"].items():
-        producer = None if name.startswith("events.") else born.partition("/")[0]
-        if input_id(lakehouse, name, producer) != born:
+    for name, recorded in generation.record.input_ids.items():
+        producer = None if name.startswith("events.") else recorded.partition("/")[0]
+        if input_id(lakehouse, name, producer) != recorded:
             made_anew = "" if producer is None else " (its job was refreshed, moved or promoted)"
             raise OtherTableError(
                 f"{where}: {name} is not the table that it has read, but another one{made_anew}; {remedy}"
@@ -60,8 +60,8 @@ def check_unread(lakehouse: Lakehouse, generation: Generation, where: str, remed
     """
     done = generation.journal.last_done()
     for name, position in done.positions.items() if done else ():
-        born = generation.record["input_ids"][name]
-        table = _table_of(lakehouse, name, None if name.startswith("events.") else born.partition("/")[0])
+        recorded = generation.record.input_ids[name]
+        table = _table_of(lakehouse, name, None if name.startswith("events.") else recorded.partition("/")[0])
         with positions_explained(where, name, remedy):
             gone = [path for path in added_since(table, position) if not (table / path).exists()]
         if gone:
@@ -116,7 +116,7 @@ def has_read(generation: Generation, declared: Input, table: Place, files: Colle
         positions = positions | {one.table: one.position for one in pending[0].inputs}
     if (position := positions.get(declared.table)) is None:
         return False
-    with positions_explained(f"job {generation.record['job']}", declared.table, REMEDY):
+    with positions_explained(f"job {generation.record.job}", declared.table, REMEDY):
         try:
             unread = changes_since(table, position, declared.stored_time).files
         except RowsChangedError:

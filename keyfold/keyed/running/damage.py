@@ -77,7 +77,7 @@ def _unread_files_gone(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Pl
     generation = live_generation(lakehouse, job.name)
     producer = next(one.producer for one in job.inputs.values() if one.table == name)
     # After a full refresh of the producer the table has other content, and the journal's files are not its files.
-    if generation is None or generation.record["input_ids"].get(name) != input_id(lakehouse, name, producer):
+    if generation is None or generation.record.input_ids.get(name) != input_id(lakehouse, name, producer):
         return []
     done, plans = generation.journal.last_done(), generation.journal.pending()
     unread = {file.path for plan in plans for one in plan.inputs if one.table == name for file in one.files}

@@ -1,9 +1,8 @@
-"""Create generations and branches, also with existing state: first the empty tables, then the birth record. A folder without one is no generation."""
+"""Create generations and branches, also with existing state: first the empty tables, then the record. A folder without one is no generation."""
 
 import uuid
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,15 +19,9 @@ from keyfold.keyed.generation.batch_records import (
     Seed,
     TableInput,
 )
-from keyfold.keyed.generation.fingerprint import fixed_settings
-from keyfold.keyed.generation.generations import (
-    FORMAT,
-    RECORD,
-    Generation,
-    Origin,
-    branch_folder,
-    next_folder,
-)
+from keyfold.keyed.generation.declaration import declaration_of
+from keyfold.keyed.generation.generation_record import RECORD, GenerationRecord, Origin, read_record
+from keyfold.keyed.generation.generations import Generation, branch_folder, next_folder
 from keyfold.keyed.generation.going_live import finish_going_live
 from keyfold.keyed.generation.live_record import Entry, live_generation_name
 from keyfold.keyed.job.contract import KeyedJob
@@ -36,7 +29,7 @@ from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.plans.inputs import input_ids, input_tables
 from keyfold.keyed.running.batches import Batches
 from keyfold.keyed.running.read import SPLITS
-from keyfold.lakehouse import Lakehouse, create_table, is_table, read_json
+from keyfold.lakehouse import Lakehouse, create_table, is_table
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import DamagedError, remove_tree, write_json_once
 from keyfold.lakehouse.paths import table_id
@@ -69,7 +62,7 @@ def new_generation(
     finish_going_live(lakehouse, job.name)
     # The entry is read now, and not when it goes live: it may replace only the generation that was live at its creation.
     folder, entry = next_folder(lakehouse, job.name)
-    more = {"origin": origin and asdict(origin)}
+    more = {"origin": origin}
     return _create(partitions or runners.partitions, lakehouse, job, folder, (entry,), more, at_address=at_address)
 
 
@@ -89,7 +82,7 @@ def _tables_of(lakehouse: Lakehouse, job: str) -> Collection[str]:
     record = lakehouse.job(job) / (live_generation_name(lakehouse, job) or "") / RECORD
     # A damaged record is reported where it is needed.
     with suppress(FileNotFoundError, DamagedError):
-        return read_json(record).get("table_ids", {})
+        return read_record(record).table_ids
     return ()
 
 
@@ -112,8 +105,7 @@ def new_branch(
     folder = branch_folder(lakehouse, job.name, name)
     if folder.exists():
         remove_tree(folder)
-    bounds = [None if bound is None else bound.isoformat() for bound in span]
-    return _create(runners.partitions, lakehouse, job, folder, (), {"branch": name, "span": bounds})
+    return _create(runners.partitions, lakehouse, job, folder, (), {"branch": name, "span": span})
 
 
 def _create(
@@ -129,33 +121,29 @@ def _create(
     tables = input_tables(lakehouse, job)
     for one in job.inputs.values():
         _check_has_times(lakehouse, job.name, one, tables[one.table])
-    generation = Generation(folder, {})
+    generation = Generation(folder, GenerationRecord(identity="", job=job.name))
     places: dict[str, Place] = {}
     for table in job.tables:
         # Nobody reads the tables of a job that has none yet.
         is_first = at_address and not is_table(lakehouse.live_table(table.name))
         places[table.name] = lakehouse.live_table(table.name) if is_first else generation.aside(table.name)
-        # Before the birth record: a folder without one is removed by the next run.
+        # Before the record: a folder without one is removed by the next run.
         create_table(places[table.name], table.schema, is_read_by_version=True)
     reached("generation: tables made")
-    record = {
-        "format": FORMAT,
-        # Not the folder's name: after a restored backup, a new generation of that name would find its batches committed.
-        "identity": uuid.uuid4().hex,
-        "job": job.name,
+    record = GenerationRecord(
+        identity=uuid.uuid4().hex,
+        job=job.name,
+        created_at=datetime.now(UTC),
+        partitions=partitions,
+        splits=SPLITS,
+        parameters=dict(job.parameters),
+        declaration=declaration_of(job),
+        table_ids={name: table_id(place) for name, place in places.items()},
+        input_ids=input_ids(lakehouse, job),
         **more,
-        "born_at": datetime.now(UTC).isoformat(),
-        # Recorded, since the state is partitioned by it, and a later session may be configured differently.
-        "shuffle_partitions": partitions,
-        # Recorded too: a runner counts batch * splits + split.
-        "splits": SPLITS,
-        "parameters": dict(job.parameters),
-        "fixed": {**fixed_settings(job), "parameters": dict(job.parameters)},
-        "table_ids": {name: table_id(place) for name, place in places.items()},
-        "input_ids": input_ids(lakehouse, job),
-    }
-    write_json_once(folder / RECORD, record)
-    reached("generation: born")
+    )
+    write_json_once(folder / RECORD, record.model_dump(mode="json"))
+    reached("generation: created")
     return Generation(folder, record, replacing)
 
 

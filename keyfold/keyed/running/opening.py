@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from keyfold.errors import Damaged, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
-from keyfold.keyed.generation.fingerprint import check_generation
+from keyfold.keyed.generation.continuing import check_generation
 from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation
 from keyfold.keyed.generation.going_live import finish_going_live, go_live
 from keyfold.keyed.generation.manifests import files_of, read_manifests

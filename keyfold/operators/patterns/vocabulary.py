@@ -24,6 +24,7 @@ from datetime import timedelta
 import polars as pl
 
 from keyfold.errors import Misconfigured
+from keyfold.keyed.job.operator_call import KEEPS_ORDER
 from keyfold.times import as_duration
 
 
@@ -85,7 +86,7 @@ class Pattern:
         >>> leak = Pattern({"one": is_read, "next": Next(is_read, where=pl.col("one_level") - level > 5)}, within="5m")
     """
 
-    steps: Mapping[str, pl.Expr | Then | Next | Without]
+    steps: Mapping[str, pl.Expr | Then | Next | Without] = field(metadata={KEEPS_ORDER: True})
     within: timedelta | str
     then: Mapping[str, Then] = field(init=False, repr=False)
     time: timedelta = field(init=False, repr=False)

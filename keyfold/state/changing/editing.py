@@ -16,7 +16,7 @@ from keyfold.errors import Damaged, InvalidData, NotFound, counted
 from keyfold.keyed.calling.slots import SLOT, Slots, distinct, partition_labels, slots_of
 from keyfold.keyed.calling.step_call import count
 from keyfold.keyed.generation.batch_records import KeyedPlan
-from keyfold.keyed.generation.fingerprint import check_generation
+from keyfold.keyed.generation.continuing import check_generation
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.generation.manifests import read_manifests
 from keyfold.keyed.job.contract import KeyedJob
@@ -127,9 +127,7 @@ def _plan(live: Generation, last: int, edit: str) -> KeyedPlan:
     """Return the plan of an edit after the last batch: it stands where that batch has come to."""
     before = live.journal.plan(last)
     if before is None:
-        raise Damaged(
-            f"job {live.record['job']}, {live.name}: the plan of batch {last} is gone; restore it from a backup"
-        )
+        raise Damaged(f"job {live.record.job}, {live.name}: the plan of batch {last} is gone; restore it from a backup")
     return before.model_copy(
         update={
             "batch": last + 1,

@@ -1,68 +1,85 @@
 """Determine what a change of a job requires: nothing, a move of its state, or a refresh; and migrate rows of state."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import polars as pl
 
 from keyfold.errors import IncompatibleState
-from keyfold.keyed.generation.fingerprint import fixed_settings
+from keyfold.keyed.forms.form_text import text_of
+from keyfold.keyed.generation.continuing import code_of_generation
+from keyfold.keyed.generation.differences import Difference, differences
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
 
-Verdict = Literal["free", "move", "refresh"]
+Verdict = Literal["free", "judge", "move", "refresh"]
+_MOST_FIRST: tuple[Verdict, ...] = ("refresh", "move", "judge", "free")
 
 _MOVES_FREELY = {
     "key_groups": "state is divided into the new number of key groups",
     "hash": "state is divided by the new hash",
     "delay": "it decides what is late from here on; events that were late before stay so",
+    "then": "it counts from here on; rows that are written stay as they are",
+    "output": "state does not depend on it; what becomes of the table's columns is said there",
+}
+_REFRESHES = {
+    "inputs": "it is read in another way",
+    "source": "it is read in another way",
+    "mode": "the table has another mode or key",
+    "key": "state and tables are by another key",
+    "contents": "state and rows were made with it",
 }
 _PARAMETERS_OF_THE_ENGINE = ("key_groups", "watermark_delay", "idle_timeout")
 """Parameters that are settings of the engine; state can be moved to any of their values."""
+_BEGINS = (
+    "it begins at the job's position in its table, or at that table's beginning; events behind the watermark are late"
+)
 
 
 @dataclass(frozen=True)
 class Change:
-    """A setting that differs from the live generation's birth record.
+    """What differs from the declaration that the live generation was created with.
 
     Attributes:
-        setting: its name, as in the birth record; a parameter as `parameter NAME`.
-        before, after: the old and the new value.
-        verdict: what the change requires.
+        setting: the setting in the author's words, by argument: `where`, `aggregates: slowest`, `parameter NAME`.
+        before, after: the old and the new value, as text; None where there is none.
+        change: the change in words.
+        verdict: what it requires; `judge` if a run goes on with it, and what it means is the author's to judge.
         why: the reason, in a line.
     """
 
     setting: str
-    before: Any
-    after: Any
+    before: str | None
+    after: str | None
+    change: str
     verdict: Verdict
     why: str
 
 
 def changes_to(job: KeyedJob, generation: Generation) -> tuple[Change, ...]:
-    """Return the settings of a job that differ from a generation's birth record, with what each change requires."""
-    born, now = generation.record["fixed"], fixed_settings(job)
-    changes: list[Change] = []
-    for setting in [*born, *(name for name in now if name not in born)]:
-        before, after = born.get(setting), now.get(setting)
-        if setting == "parameters":
-            changes += _parameters(job, before or {}, dict(job.parameters))
-        elif before != after and setting != "schema_version":
-            changes.append(Change(setting, before, after, *_meaning(job, generation, setting, before, after)))
-    before, after = born.get("schema_version"), job.state.version
-    if before != after:
-        changes.append(Change("schema_version", before, after, *_version(job, before, after)))
-    return tuple(changes)
+    """Return what a job declares otherwise than its generation was created with, and what each change requires."""
+    code = code_of_generation(generation).code
+    return tuple(_change(one, job, generation) for one in differences(generation.record, job, code))
 
 
 def verdict_of(changes: tuple[Change, ...]) -> Verdict:
     """Return what all changes together require."""
     verdicts = {change.verdict for change in changes}
-    if "refresh" in verdicts:
-        return "refresh"
-    return "move" if "move" in verdicts else "free"
+    for verdict in _MOST_FIRST:
+        if verdict in verdicts:
+            return verdict
+    return "free"
+
+
+def _change(difference: Difference, job: KeyedJob, generation: Generation) -> Change:
+    texts = [None if one is None else _text(one) for one in (difference.before, difference.after)]
+    return Change(difference.setting, texts[0], texts[1], difference.words, *_meaning(difference, job, generation))
+
+
+def _text(form: Any) -> str:
+    return form if isinstance(form, str) else text_of(form)
 
 
 def migrate(job: KeyedJob, generation: Generation) -> Callable[[pl.DataFrame], pl.DataFrame]:
@@ -73,7 +90,7 @@ def migrate(job: KeyedJob, generation: Generation) -> Callable[[pl.DataFrame], p
     Raises:
         KeyfoldError: the job lacks the migration from one of the versions.
     """
-    version = int(generation.record["fixed"].get("schema_version", job.state.version))
+    version = generation.record.declaration.state.version
     if lacking := _lacking(job, version):
         raise IncompatibleState(
             f"job {job.name} has no migration of its state from version {lacking[0]}: give it one "
@@ -103,72 +120,66 @@ def _version(job: KeyedJob, before: int, after: int) -> tuple[Verdict, str]:
     return "move", f"the job's migrations change rows of state from version {before} to {after}"
 
 
-def _parameters(job: KeyedJob, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
-    changes: list[Change] = []
-    for name in [*before, *(name for name in after if name not in before)]:
-        old, new = before.get(name), after.get(name)
-        if old == new:
-            continue
-        meaning: tuple[Verdict, str]
-        if name in job.free_parameters:
-            meaning = "free", "no state and no row depends on it"
-        elif name in job.movable_parameters or name in _PARAMETERS_OF_THE_ENGINE:
-            meaning = "move", "it counts from here on; rows that are written stay as they are"
-        else:
-            meaning = "refresh", "state and rows were made with it"
-        changes.append(Change(f"parameter {name}", old, new, *meaning))
-    return changes
+def _parameter(job: KeyedJob, name: str) -> tuple[Verdict, str]:
+    if name in job.free_parameters:
+        return "free", "no state and no row depends on it"
+    if name in job.movable_parameters or name in _PARAMETERS_OF_THE_ENGINE:
+        return "move", "it counts from here on; rows that are written stay as they are"
+    return "refresh", "state and rows were made with it"
 
 
-def _meaning(job: KeyedJob, generation: Generation, setting: str, before: Any, after: Any) -> tuple[Verdict, str]:
+def _meaning(difference: Difference, job: KeyedJob, generation: Generation) -> tuple[Verdict, str]:
+    if difference.is_code:
+        return "judge", "runs go on with it; `keyfold try` shows which rows it changes"
+    if difference.section == "parameters":
+        return _parameter(job, difference.path[0])
+    if difference.section == "state" and difference.path == ("version",):
+        return _version(job, int(difference.before or 0), int(difference.after or 0))
+    return _whole(difference) or _of_columns(difference, job, generation) or _of_setting(difference, job, generation)
+
+
+def _of_setting(difference: Difference, job: KeyedJob, generation: Generation) -> tuple[Verdict, str]:
+    path = difference.path
+    if difference.is_free:
+        return "free", "no state and no row depends on it"
+    setting = path[0] if difference.section == "arguments" else path[-1] if path else difference.section
     if setting in _MOVES_FREELY:
         return "move", _MOVES_FREELY[setting]
-    if setting == "tables":
-        return _tables(before or {}, after or {})
-    if setting == "inputs" and before and after:
-        return _inputs(before, after)
-    if setting.startswith("columns of "):
-        return _columns(job, generation, setting.removeprefix("columns of "), before, after)
-    return "refresh", "the meaning of state and rows depends on it"
+    if setting == "state" and generation.record.declaration.state.version != job.state.version:
+        return "move", "the job's migrations convert it"
+    return "refresh", _REFRESHES.get(setting, "the meaning of state and rows depends on it")
 
 
-def _tables(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdict, str]:
-    if changed := [name for name in before if name in after and before[name] != after[name]]:
-        return "refresh", f"{', '.join(changed)} has another mode or key"
-    gone, new = ([name for name in one if name not in other] for one, other in ((before, after), (after, before)))
-    effects = [f"{', '.join(new)} begins empty"] if new else []
-    effects += [f"{', '.join(gone)} stays behind with the old generation"] if gone else []
-    return "move", "; ".join(effects)
+def _of_columns(difference: Difference, job: KeyedJob, generation: Generation) -> tuple[Verdict, str] | None:
+    """Return what changed columns require; None of anything else."""
+    section, before, after = difference.section, difference.before, difference.after
+    if section not in ("tables", "events", "state") or not (isinstance(before, dict) and isinstance(after, dict)):
+        return None
+    what = difference.path[0] if section == "tables" else section
+    return _columns(job, generation, what, before["of"], after["of"])
 
 
-def _inputs(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Verdict, str]:
-    in_both = [name for name in before if name in after and before[name] != after[name]]
-    delayed = [name for name in in_both if _without_delay(before[name]) == _without_delay(after[name])]
-    if changed := [name for name in in_both if name not in delayed]:
-        return "refresh", f"{', '.join(changed)} is read in another way"
-    gone, new = ([name for name in one if name not in other] for one, other in ((before, after), (after, before)))
-    begins = (
-        "begins at the job's position in its table, or at that table's beginning; events behind the watermark are late"
-    )
-    effects = [f"{', '.join(new)} {begins}"] if new else []
-    effects += [f"{', '.join(gone)} is no longer read"] if gone else []
-    effects += [f"the delay of {', '.join(delayed)}: {_MOVES_FREELY['delay']}"] if delayed else []
-    return "move", "; ".join(effects)
-
-
-def _without_delay(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in one.items() if name != "delay"}
+def _whole(difference: Difference) -> tuple[Verdict, str] | None:
+    """Return what an input or a table requires that is new or gone; None of anything else."""
+    if difference.before is not None and difference.after is not None:
+        return None
+    place = difference.path if difference.section == "arguments" else (difference.section, *difference.path)
+    is_new = difference.before is None
+    match place:
+        case ("inputs", _):
+            return "move", _BEGINS if is_new else "it is no longer read"
+        case ("tables", _):
+            return "move", "it begins empty" if is_new else "it stays behind with the old generation"
+    return None
 
 
 def _columns(job: KeyedJob, generation: Generation, what: str, before: Any, after: Any) -> tuple[Verdict, str]:
-    if before is None or after is None:
-        return "move", "with its table"
     gone = [name for name in before if name not in after]
     # Types without `not null`: NULLs in rows are found when they are rewritten (`state_rewriting.filled`).
     retyped = [name for name in before if name in after and before[name].split()[0] != after[name].split()[0]]
     new = [name for name in after if name not in before]
     strict = [name for name in new if after[name].endswith("not null")]
-    if what == "state" and int(generation.record["fixed"].get("schema_version", 1)) != job.state.version:
+    if what == "state" and generation.record.declaration.state.version != job.state.version:
         return "move", "the job's migrations convert it"
     if gone or retyped or strict:
         changed = [*(f"{name} is gone" for name in gone), *(f"{name} is of another type" for name in retyped)]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
+from keyfold.keyed.generation.continuing import code_of_generation
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
@@ -26,7 +27,10 @@ class ChangePlan:
     Attributes:
         job, generation: the job, and its live generation; None if the job has never run.
         changes: settings that differ from those of the live generation.
-        verdict: `free`: the next run continues; `move`: `keyfold state move` first; `refresh`: all events are read again.
+        verdict: `free`: the next run continues; `judge`: it continues, with other code; `move`: `keyfold state move` first;
+            `refresh`: all events are read again.
+        code_since: the first batch that had the code of the last run; None if the generation was created with it.
+        code_change: what had changed in it then.
         events, event_bytes: amount that a refresh reads.
         open_events, state_bytes: amount that a move rewrites.
         seconds: estimated duration of a refresh, by the speed of the last runs; None if unknown.
@@ -41,10 +45,12 @@ class ChangePlan:
     open_events: int
     state_bytes: int
     seconds: float | None
+    code_since: int | None = None
+    code_change: str = ""
 
 
 def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None) -> ChangePlan:
-    """Compare a job's settings and schemas with its live generation. Changes of its step's code are not noticed.
+    """Compare what a job declares, and the code of its functions, with its live generation.
 
     Args:
         job: the changed job.
@@ -74,7 +80,7 @@ def move(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None, *, 
                 f"the state of job {job.name} cannot be moved: {reasons}. Set it back, or read all events again: "
                 f"`keyfold run {job.name} --full-refresh`"
             )
-        if plan.verdict == "free":
+        if plan.verdict in ("free", "judge"):
             raise KeyfoldError(f"job {job.name}: no setting of {live.name} has changed: run the job as usual")
         settings = ", ".join(one.setting for one in plan.changes)
         rewritten = rewrite(lakehouse, job, live, settings, migrate(job, live), partitions, runners=runners)
@@ -88,10 +94,11 @@ def _plan(lakehouse: Lakehouse, job: KeyedJob, live: Generation | None, partitio
     if live is None:
         return ChangePlan(job.name, None, (), "free", events, size, 0, 0, None)
     changes = changes_to(job, live)
-    born = live.partitions
-    if partitions is not None and partitions != born:
-        changes = (*changes, Change("shuffle_partitions", born, partitions, "move", "the state is rewritten"))
-    verdict, done = verdict_of(changes), live.journal.last_done()
+    now = live.partitions
+    if partitions is not None and partitions != now:
+        words = f"{now} → {partitions}"
+        changes = (*changes, Change("partitions", str(now), str(partitions), words, "move", "the state is rewritten"))
+    verdict, done, code = verdict_of(changes), live.journal.last_done(), code_of_generation(live)
     if done:
         find_batch(live)  # damaged state cannot be moved: report it now, and not during the move
     return ChangePlan(
@@ -104,6 +111,8 @@ def _plan(lakehouse: Lakehouse, job: KeyedJob, live: Generation | None, partitio
         open_events=done.open_events if done else 0,
         state_bytes=done.state_bytes if done else 0,
         seconds=_seconds(live, events) if verdict == "refresh" else None,
+        code_since=code.since if code.change else None,
+        code_change=code.change,
     )
 
 

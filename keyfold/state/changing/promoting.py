@@ -9,8 +9,8 @@ from datetime import datetime
 
 from keyfold.errors import Damaged, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
+from keyfold.keyed.generation.generation_record import RECORD, read_record
 from keyfold.keyed.generation.generations import (
-    RECORD,
     Generation,
     all_generations,
     branch_folder,
@@ -23,7 +23,7 @@ from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.inputs import check_inputs, check_unread
 from keyfold.keyed.runner import RunOptions, RunSummary, run_job
-from keyfold.lakehouse import Lakehouse, exclusive, read_json
+from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import move_tree, remove_tree
 from keyfold.runners import Runners
@@ -58,7 +58,7 @@ def to_promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     generation = _renamed(lakehouse, job, branch, or_live=not folder.exists()) or _promotable(lakehouse, job, branch)
     if generation.is_branch:
         folder = generation_folder(lakehouse, job)
-        # The birth record last: in a bucket files move one by one, and a folder without it is no generation.
+        # Its record last: in a bucket files move one by one, and a folder without it is no generation.
         move_tree(generation.folder, folder, "generation.json")
         reached("promote: renamed")
         generation = Generation(folder, generation.record)
@@ -70,7 +70,7 @@ def _renamed(lakehouse: Lakehouse, job: str, branch: str, *, or_live: bool) -> G
     live = live_generation(lakehouse, job)
     for one in all_generations(lakehouse, job):
         is_newer = live is None or one.name > live.name or (or_live and one.name == live.name)
-        if is_newer and not one.is_branch and one.record.get("branch") == branch:
+        if is_newer and not one.is_branch and one.record.branch == branch:
             return one
     return None
 
@@ -80,8 +80,8 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     if not (folder / "generation.json").exists():
         there = ", ".join(sorted(one.name for one in folder.parent.glob("*"))) or "none"
         raise NotFound(f"job {job} has no branch {branch!r}; its branches: {there}")
-    generation = Generation(folder, read_json(folder / "generation.json"))
-    since, until = generation.record.get("span", (None, None))
+    generation = Generation(folder, read_record(folder / RECORD))
+    since, until = generation.record.span
     if since or until:
         raise KeyfoldError(
             f"branch {branch} of job {job} holds events {f'since {since} ' if since else ''}{f'until {until} ' if until else ''}"
@@ -91,7 +91,7 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     done = generation.journal.last_done()
     if done is None or generation.journal.pending():
         raise KeyfoldError(f"branch {branch} of job {job} was interrupted; make it again: `keyfold try {job} {branch}`")
-    tables = {name: generation.table(name) for name in generation.record["table_ids"]}
+    tables = {name: generation.table(name) for name in generation.record.table_ids}
     where = f"branch {branch} of job {job}"
     remedy = f"make the branch again: `keyfold try {job} {branch}`"
     opened = check_tables(generation.journal, tables, generation.ids, generation.identity, where, remedy)
@@ -173,7 +173,7 @@ def try_job(
         raise NotFound(f"job {job.name} has never run, and there is nothing to compare with: `keyfold run {job.name}`")
     run = run_job(lakehouse, job, Replay(branch, since, until), options=options, runners=runners)
     folder = branch_folder(lakehouse, job.name, branch)
-    tried = Generation(folder, read_json(folder / RECORD))
+    tried = Generation(folder, read_record(folder / RECORD))
     return Trial(job.name, branch, live.name, run, diff_generations(job, live, tried))
 
 

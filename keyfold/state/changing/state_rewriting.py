@@ -13,7 +13,8 @@ from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.keyed.calling.slots import SLOT
 from keyfold.keyed.generation.batch_records import KeyedDone, PlannedFile, Seed
-from keyfold.keyed.generation.generations import Generation, Origin
+from keyfold.keyed.generation.generation_record import Origin
+from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import conform
 from keyfold.keyed.running.new_generation import new_generation, seed_generation
@@ -62,7 +63,7 @@ def last_batch(job: KeyedJob, generation: Generation) -> KeyedDone:
     if any(not plan.edit for plan in generation.journal.pending()):
         raise KeyfoldError(f"{where}: its last run was cut off; run the job once first: `keyfold run {job.name}`")
     # Without this check, the rows of a missing table would be lost silently.
-    tables = {name: generation.table(name) for name in generation.record["table_ids"]}
+    tables = {name: generation.table(name) for name in generation.record.table_ids}
     remedy = f"start over: `keyfold run {job.name} --full-refresh`"
     opened = check_tables(generation.journal, tables, generation.ids, generation.identity, where, remedy)
     if not has_taken_all(generation.journal, opened, generation.identity):

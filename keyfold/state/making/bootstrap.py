@@ -11,7 +11,8 @@ from deltalake import DeltaTable
 from keyfold.errors import Misconfigured, NotFound
 from keyfold.journal.clock import check_advance
 from keyfold.keyed.generation.batch_records import InputTime, Seed
-from keyfold.keyed.generation.generations import Generation, Origin, live_generation
+from keyfold.keyed.generation.generation_record import Origin
+from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.inputs import input_tables, positions_explained

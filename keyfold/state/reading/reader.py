@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from keyfold.errors import NotFound
 from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, partitions_of
+from keyfold.keyed.forms.values import columns_form
 from keyfold.keyed.generation.batch_records import KeyedDone
-from keyfold.keyed.generation.fingerprint import fixed_settings
 from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, all_generations, live_generation
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.manifests import files_of, read_manifests
@@ -50,12 +50,13 @@ def read_state(
     name = job if isinstance(job, str) else job.name
     chosen = find_generation(lakehouse, name, generation)
     done = find_batch(chosen, batch)
-    born, key = chosen.record["fixed"], tuple(chosen.record["fixed"]["key"])
+    declared = chosen.record.declaration
+    key = declared.key
     manifests = {} if done is None else manifests_of(chosen, done)
     where = f"job {name}, {chosen.name}, batch {done and done.batch}"
     schema = _schema(where, chosen, job if isinstance(job, KeyedJob) else None, manifests)
     wanted = wanted_keys(keys, key, schema)
-    slots = wanted.slots(born, schema) if wanted else None
+    slots = wanted.slots(declared, schema) if wanted else None
     if slots is not None:
         labels = partitions_of(slots, chosen.partitions)
         manifests = {label: manifests[label] for label in labels if label in manifests}
@@ -64,8 +65,8 @@ def read_state(
 
 def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests: Mapping[int, bytes]) -> pa.Schema:
     """Return the columns of the state: the job's, or those in the state if the generation began with others."""
-    born = generation.record["fixed"]["columns of state"]
-    if job is not None and fixed_settings(job)["columns of state"] == born:
+    columns = generation.record.declaration.state.columns
+    if job is not None and columns_form(job.state.schema) == columns:
         return _nullable(job.state.schema)
     for packed in manifests.values():
         # No slots, so no rows: only the columns are needed.
@@ -152,7 +153,7 @@ def find_batch(generation: Generation, batch: int | None = None) -> KeyedDone | 
         return None
     done = generation.journal.done(retained[-1] if batch is None else batch) if retained else None
     if done is None or done.batch not in retained:
-        where = f"job {generation.record['job']}, {generation.name}"
+        where = f"job {generation.record.job}, {generation.name}"
         raise NotFound(f"{where} has no state of batch {batch}; retained: {_span(retained)}")
     return done
 
@@ -163,7 +164,7 @@ def manifests_of(generation: Generation, done: KeyedDone) -> dict[int, bytes]:
     Raises:
         Damaged: a file of manifests is missing or damaged; names the remedy.
     """
-    with unreadable(f"job {generation.record['job']}, {generation.name}, batch {done.batch}"):
+    with unreadable(f"job {generation.record.job}, {generation.name}, batch {done.batch}"):
         return read_manifests(generation.manifests, files_of(done))
 
 

@@ -25,7 +25,7 @@ class ListedGeneration:
     Attributes:
         job, generation: names of the job and the generation.
         role: `live`, `kept` or `branch`.
-        born_at: when it was created, ISO 8601.
+        created_at: when it was created, ISO 8601.
         key, key_groups, schema_version: settings in its birth record.
         retained: batches whose state is retained.
         watermark: its watermark; None before any event.
@@ -36,7 +36,7 @@ class ListedGeneration:
     job: str
     generation: str
     role: Role
-    born_at: str
+    created_at: str
     key: tuple[str, ...]
     key_groups: int
     schema_version: int
@@ -116,7 +116,7 @@ def state_statistics(lakehouse: Lakehouse, rows: StateRows) -> StateStatistics:
         rows=sum(used),
         keys=sum(groups["keys"].to_list()),
         bytes=done.state_bytes if done else 0,
-        key_groups=generation.record["fixed"]["key_groups"],
+        key_groups=generation.record.declaration.key_groups,
         groups_used=len(used),
         largest_group=max(used, default=0),
         skew=round(max(used) * len(used) / sum(used), 2) if used else 0.0,
@@ -162,15 +162,15 @@ def _timers(groups: pl.DataFrame, due: pl.DataFrame, kind: str) -> Timers:
 
 def _listed(job: str, generation: Generation, role: Role) -> ListedGeneration:
     retained, done = retained_batches(generation), generation.journal.last_done()
-    born = generation.record.get("fixed", {})
+    declared = generation.record.declaration
     return ListedGeneration(
         job=job,
         generation=generation.name,
         role=role,
-        born_at=generation.record.get("born_at", ""),
-        key=tuple(born.get("key", ())),
-        key_groups=born.get("key_groups", 0),
-        schema_version=born.get("schema_version", 0),
+        created_at=generation.record.created_at.isoformat(),
+        key=declared.key,
+        key_groups=declared.key_groups,
+        schema_version=declared.state.version,
         retained=tuple(retained),
         watermark=watermark(generation),
         open_events=done.open_events if done else 0,

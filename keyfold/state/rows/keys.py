@@ -14,6 +14,7 @@ import pyarrow as pa
 from keyfold.errors import InvalidData
 from keyfold.exact_cast import exact_cast
 from keyfold.keyed.calling.slots import Slots, slot_expression
+from keyfold.keyed.generation.declaration import Declaration
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.hashing import HASH
 from keyfold.times import parse_time
@@ -46,21 +47,21 @@ class WantedKeys:
             is_wanted = is_wanted | same
         return rows.filter(is_wanted)
 
-    def slots(self, fixed: Mapping[str, Any], schema: pa.Schema) -> Slots | None:
+    def slots(self, declared: Declaration, schema: pa.Schema) -> Slots | None:
         """Return the slots that may have these keys; None if all may.
 
         Args:
-            fixed: the fixed settings in the generation's birth record: key, key groups, hash, columns of events.
+            declared: what the job declared when the generation was created.
             schema: columns of the state.
         """
-        key = tuple(fixed["key"])
-        born = {name: kind.removesuffix(" not null") for name, kind in fixed["columns of events"].items()}
+        key = declared.key
+        recorded = {name: kind.removesuffix(" not null") for name, kind in declared.events.items()}
         # Slots are hashes of the events' values. The state's values have the same hashes only if their types are the same.
-        same_types = all(born.get(name) == str(schema.field(name).type) for name in key)
+        same_types = all(recorded.get(name) == str(schema.field(name).type) for name in key)
         # A part of a key has no slot: all slots are read.
-        if fixed["hash"] != HASH or not same_types or any(set(frame.columns) != set(key) for frame in self.frames):
+        if declared.hash != HASH or not same_types or any(set(frame.columns) != set(key) for frame in self.frames):
             return None
-        slot = slot_expression(key, fixed["key_groups"])
+        slot = slot_expression(key, declared.key_groups)
         return np.unique(np.concatenate([frame.select(slot).to_series().to_numpy() for frame in self.frames]))
 
 

@@ -106,7 +106,7 @@ def promoted(keyfold, lakehouse):
 def groups(lakehouse):
     live = live_generation(lakehouse, JOB)
     assert live is not None
-    return live.record["parameters"]["key_groups"]
+    return live.record.parameters["key_groups"]
 
 
 def test_what_was_promoted_is_shown_beside_the_defaults(keyfold, promoted):

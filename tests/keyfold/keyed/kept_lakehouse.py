@@ -9,7 +9,7 @@ import shutil
 import tarfile
 from pathlib import Path
 
-from keyfold.keyed.generation.generations import FORMAT
+from keyfold.keyed.generation.generation_record import FORMAT
 from keyfold.keyed.parts.part_rows import Sizes
 from keyfold.keyed.runner import run_job
 from keyfold.keyed.running import operator

@@ -7,7 +7,7 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from keyfold.keyed.generation.generations import FORMAT
+from keyfold.keyed.generation.generation_record import FORMAT
 from keyfold.keyed.parts.folding import Layers
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.parts.part_rows import ADDS, GONE, MARK, REPLACES

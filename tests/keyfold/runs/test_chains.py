@@ -78,7 +78,7 @@ def test_consumers_are_found_in_the_order_in_which_they_read_each_other(site):
 @pytest.mark.parametrize(
     ("point", "count", "is_new"),
     [
-        ("generation: born", 2, False),
+        ("generation: created", 2, False),
         ("done: after", 2, False),
         ("generation: before it goes live", 1, False),
         ("generation: live", 1, True),

@@ -51,7 +51,7 @@ def run(lake):
         keyfold.run(lake.lakehouse, job, *mode, runners=Runners("local"), **options)
         live = live_generation(lake.lakehouse, "users")
         assert live is not None
-        recorded = live.record["parameters"]
+        recorded = live.record.parameters
         return recorded["most"], recorded["least"]
 
     return run

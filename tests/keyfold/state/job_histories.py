@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from keyfold.keyed.job.building import build_job
+from keyfold.keyed.job.building import build_job, with_parameters
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.lakehouse import Lakehouse, create_table
@@ -51,7 +51,7 @@ class History:
         """The job, of the parameters here and others."""
         given = {"key_groups": 5, **self.given, **other}
         if self.name == "batched_enrichment":
-            return build_enrichment(BatchedEnrichmentParameters.model_validate(given), connected)
+            return build_job(with_parameters(_with_a_service), given)
         return build_job(JOBS[self.name], given)
 
     def parts(self, seed: int = 1) -> list[pl.DataFrame]:
@@ -61,6 +61,10 @@ class History:
 
     def __str__(self) -> str:
         return "-".join([self.name, *map(str, self.given.values())])
+
+
+def _with_a_service(parameters: BatchedEnrichmentParameters) -> KeyedJob:
+    return build_enrichment(parameters, connected)
 
 
 HISTORIES: Sequence[History] = (

@@ -41,17 +41,17 @@ def home(tmp_path, without_spark):
 
 ORDERS_READ = BOTH.inputs["orders"]
 CHANGES = [
-    ({**BOTH.inputs, **FURTHER}, "move", "further begins at the job's position in its table, or at"),
+    ({**BOTH.inputs, **FURTHER}, "move", "it begins at the job's position in its table, or at"),
     ({"orders": ORDERS_READ}, "refresh", "amount is gone"),
     (
         {**BOTH.inputs, "orders": replace(ORDERS_READ, delay="9h")},
         "move",
-        "the delay of orders: it decides what is late from here on",
+        "it decides what is late from here on",
     ),
     (
         {**BOTH.inputs, "orders": replace(ORDERS_READ, conserved=not ORDERS_READ.conserved)},
         "refresh",
-        "orders is read in another way",
+        "it is read in another way",
     ),
     ({**BOTH.inputs, "orders": replace(ORDERS_READ, idle_timeout=timedelta(hours=1))}, "free", ""),
 ]
@@ -67,7 +67,7 @@ def test_a_change_of_inputs_is_free_a_move_or_a_refresh(home):
 def test_a_job_with_a_further_input_goes_on_where_it_was_and_without_it_again(home, without_spark):
     further = with_inputs({**BOTH.inputs, **FURTHER})
     home.job = further
-    with pytest.raises(IncompatibleState, match="was born with inputs"):
+    with pytest.raises(IncompatibleState, match="created with: input further: new"):
         home.run()
     move(home.lakehouse, further, runners=without_spark)
     home.land(ORDERS, orders(("c", 130, "pie")))

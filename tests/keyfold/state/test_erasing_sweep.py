@@ -18,9 +18,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold.ingestion import ingest, ingest_totals, rebuild
+from keyfold.keyed.generation.generation_record import read_record
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.runner import run_job
-from keyfold.lakehouse import Lakehouse, read_json
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.maintenance.checking import check
 from keyfold.maintenance.compaction import compact
@@ -70,7 +71,7 @@ def contents(home):
             yield path, path.read_bytes().decode("utf-8", "replace")
     for pointer in home.glob("jobs/*/generation-*/generation.json"):
         folder = pointer.parent
-        generation = Generation(folder, read_json(pointer))
+        generation = Generation(folder, read_record(pointer))
         for batch in generation.journal.kept():
             for frame in frames_of_state(generation, batch):
                 yield folder, str(frame.rows())

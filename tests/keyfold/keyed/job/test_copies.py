@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.generation.fingerprint import check_generation
+from keyfold.keyed.generation.continuing import check_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import Step
@@ -145,7 +145,7 @@ def test_other_keys_need_a_new_generation(lake, land):
     live = lake.live("tags")
     check_generation(live, tags())
     for other in (tags(otherwise="none"), tags(ONE.list.head(1))):
-        with pytest.raises(KeyfoldError, match=r"was born with inputs .*tag of .*--full-refresh"):
+        with pytest.raises(KeyfoldError, match=r"input posts: explode.*--full-refresh"):
             lake.run(other)
     lake.run(tags(otherwise="none"), FullRefresh())
 

@@ -53,8 +53,8 @@ RENAMED = pa.schema([("user", pa.string()), ("window", TIME), ("count", pa.int64
             "clicks is gone, window is gone",
         ),
         ({"upsert_by": "user"}, "refresh", "another mode or key"),
-        ({"more": (Append(WINDOW_TOTAL, name="more"),)}, "move", "more begins empty"),
-        ({"final_at": STEP_DECIDES}, "refresh", "clicks is read in another way"),
+        ({"more": (Append(WINDOW_TOTAL, name="more"),)}, "move", "it begins empty"),
+        ({"final_at": STEP_DECIDES}, "refresh", "it is read in another way"),
     ],
 )
 def test_a_change_is_free_a_move_or_a_refresh(lakehouse, without_spark, land, changed, verdict, why):
@@ -77,7 +77,7 @@ def test_a_job_that_never_ran_is_free_to_be_anything(lakehouse, without_spark, l
 def test_a_move_that_needs_a_refresh_says_so_and_changes_nothing(lakehouse, without_spark, land):
     land(("ann", 1))
     run_job(lakehouse, windows(), runners=without_spark)
-    with pytest.raises(KeyfoldError, match=r"inputs: .* `keyfold run windows --full-refresh`"):
+    with pytest.raises(KeyfoldError, match=r"input clicks: final at: .* `keyfold run windows --full-refresh`"):
         move(lakehouse, windows(final_at=STEP_DECIDES), runners=without_spark)
     with pytest.raises(KeyfoldError, match=r"no setting of .* has changed"):
         move(lakehouse, windows(), runners=without_spark)

@@ -1,0 +1,84 @@
+"""Decide whether a job can continue its generation, and record from which batch on its functions have other code.
+
+HOME/jobs/<job>/<generation>/code.json   the code of the last run, where it is not that which the generation was created with
+"""
+
+from pydantic import ValidationError
+
+from keyfold.errors import IncompatibleState
+from keyfold.journal.records import Record
+from keyfold.keyed.generation.declaration import FunctionCode, declaration_of
+from keyfold.keyed.generation.differences import Difference, code_differences, differences, like_recorded
+from keyfold.keyed.generation.generations import Generation
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.lakehouse import read_json, write_json
+from keyfold.lakehouse.files import DamagedError
+
+_CODE = "code.json"
+
+
+class CodeRecord(Record):
+    """The code that a generation's batches have.
+
+    Attributes:
+        since: the first batch with this code.
+        code: the functions that the job was given, by label.
+        change: what changed in it, as text; empty if it is what the generation was created with.
+    """
+
+    since: int = 0
+    code: dict[str, FunctionCode]
+    change: str = ""
+
+
+def check_generation(generation: Generation, job: KeyedJob) -> None:
+    """Check that a job can continue a generation: it may differ in the code of its functions, and in what is free.
+
+    Raises:
+        IncompatibleState: a setting differs; says what changed, and the remedy.
+    """
+    changed = [one for one in differences(generation.record, job) if not _may_differ(one, job)]
+    if changed:
+        raise IncompatibleState(
+            f"job {job.name} is declared otherwise than {generation.name} was created with: {'; '.join(map(str, changed))}. Set it "
+            f"back; or see whether its state can be moved (`keyfold plan {job.name}`), or try it on history (`keyfold try "
+            f"{job.name} BRANCH`), or let it read all events again with --full-refresh"
+        )
+
+
+def _may_differ(difference: Difference, job: KeyedJob) -> bool:
+    if difference.section == "parameters":
+        # Also where it was not free when the generation was created.
+        return difference.path[0] in job.free_parameters
+    return difference.is_code or difference.is_free
+
+
+def code_of_generation(generation: Generation) -> CodeRecord:
+    """Return the code that the last run of a generation had.
+
+    Raises:
+        DamagedError: the record of it is damaged.
+    """
+    file = generation.folder / _CODE
+    try:
+        return CodeRecord.model_validate(read_json(file, f"remove {file}: the next run writes it again"))
+    except FileNotFoundError:
+        return CodeRecord(code=generation.record.declaration.code)
+    except ValidationError:
+        raise DamagedError(f"{file} is damaged; remove it: the next run writes it again") from None
+
+
+def record_code(generation: Generation, job: KeyedJob) -> str:
+    """Record the code of a run, if it is not that of the last one; returns what changed from the next batch on, empty for nothing.
+
+    The caller must hold the job's lock.
+    """
+    done, last = generation.journal.last_done(), code_of_generation(generation)
+    following = done.batch + 1 if done else 0
+    now = declaration_of(like_recorded(generation.record, job)).code
+    changed = code_differences(last.code, now)
+    if changed:
+        last = CodeRecord(since=following, code=now, change="; ".join(map(str, changed)))
+        write_json(generation.folder / _CODE, last.model_dump(mode="json"))
+    # A run that was killed before its first batch has recorded the same.
+    return last.change if last.since == following else ""

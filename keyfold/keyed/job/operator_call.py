@@ -1,0 +1,45 @@
+"""What an author gave to an operator: it stays with the job that the operator made (`KeyedJob.operator`)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_type_hints
+
+KEEPS_ORDER = "keyfold.keeps_order"
+"""Metadata of a field of a declaration: the order of the mapping in it counts."""
+
+
+@dataclass(frozen=True)
+class OperatorCall:
+    """A call of an operator.
+
+    Attributes:
+        function: the operator.
+        arguments: its arguments by parameter, defaults included.
+        parts: what the operator made of them: a job in which one of these is replaced is no longer the operator's.
+    """
+
+    function: Callable[..., Any]
+    arguments: Mapping[str, Any]
+    parts: tuple[Any, ...] = field(default=(), repr=False)
+
+    @property
+    def name(self) -> str:
+        """The operator's name."""
+        return self.function.__name__
+
+    @property
+    def hints(self) -> Mapping[str, Any]:
+        """The annotations of its parameters."""
+        return get_type_hints(self.function)
+
+    def made(self, *parts: Any) -> bool:
+        """Whether these parts of a job are those that the operator made."""
+        return len(parts) == len(self.parts) and all(one is other for one, other in zip(parts, self.parts, strict=True))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Workers need only the job that was made. The arguments are as large again, and need not fit into a pickle.
+        return _absent, ()
+
+
+def _absent() -> None:
+    return None

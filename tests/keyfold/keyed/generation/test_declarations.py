@@ -1,0 +1,248 @@
+"""Every argument that is changed is seen, by a run and by `plan`; the same declaration in other words is the same."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from keyfold import (
+    Append,
+    IncompatibleState,
+    Input,
+    JobParameters,
+    KeyedJob,
+    Upsert,
+    build_job,
+    operators,
+    per_key,
+    with_parameters,
+)
+from keyfold.keyed.generation.continuing import check_generation
+from keyfold.keyed.generation.declaration import declaration_of
+from keyfold.keyed.generation.differences import differences
+from keyfold.keyed.generation.generation_record import GenerationRecord
+from keyfold.keyed.generation.generations import Generation
+from keyfold.operators import Held, Pattern, alert, count, last_n, max, min, pattern, sum, windows
+from keyfold.state.changing.migrating import changes_to
+from tests.keyfold.keyed.generation.declared_operators import OPERATORS
+from tests.keyfold.keyed.generation.declared_parts import PARTS, job_of
+from tests.keyfold.keyed.generation.declaring import EVENT, KIND, KM, RIDES
+
+DECLARED = [*OPERATORS, *PARTS]
+# Stand for others: those of `KeyedJob`, and all that are derived.
+_STAND_FOR_OTHERS = {("settings",), ("derive", "columns")}
+ARGUMENTS = [
+    (declared, argument)
+    for declared in DECLARED
+    for argument in declared.changes
+    if not {(argument,), (declared.name, argument)} & _STAND_FOR_OTHERS
+]
+
+
+def record_of(job: KeyedJob) -> GenerationRecord:
+    """The record of a generation of a job, as it is read again."""
+    record = GenerationRecord(
+        identity="", job=job.name, parameters=dict(job.parameters), declaration=declaration_of(job)
+    )
+    return GenerationRecord.model_validate_json(record.model_dump_json())
+
+
+@pytest.fixture
+def generation(tmp_path):
+    return lambda job: Generation(tmp_path, record_of(job))
+
+
+def differing(one: KeyedJob, other: KeyedJob) -> list[str]:
+    return [str(difference) for difference in differences(record_of(one), other)]
+
+
+@pytest.mark.parametrize("declared", DECLARED, ids=lambda declared: declared.name)
+def test_every_argument_is_changed_here(declared):
+    assert [name for name in declared.arguments if name not in declared.changes] == []
+
+
+def test_every_operator_and_aggregate_is_changed_here():
+    public = {name for name in operators.__all__ if not isinstance(getattr(operators, name), str)}
+    # A class of results, and a type.
+    assert public - {declared.name for declared in DECLARED} == {"Aggregate", "TimeZone"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "argument"), ARGUMENTS, ids=lambda value: value if isinstance(value, str) else value.name
+)
+def test_another_value_of_an_argument_is_seen_by_a_run_and_by_plan(declared, argument, generation):
+    kind = declared.changes[argument].kind
+    one, other = declared.pair(argument)
+    live = generation(one)
+    # As it is, it is the same: also from other objects.
+    again = declared.pair(argument)[0]
+    assert changes_to(again, live) == ()
+    check_generation(live, again)
+    verdicts = {change.verdict for change in changes_to(other, live)}
+    if kind == "declared":
+        assert verdicts & {"move", "refresh"}
+        with pytest.raises(IncompatibleState, match=r"created with: .* --full-refresh"):
+            check_generation(live, other)
+        return
+    check_generation(live, other)
+    assert verdicts == {"code": {"judge"}, "free": {"free"}}.get(kind, set())
+
+
+def as_windows(**given: Any) -> KeyedJob:
+    return windows(
+        "w", **{"source": RIDES, "of": {"n": count(), "far": max("km")}, "key": "user", "length": "1h", **given}
+    )
+
+
+IN_OTHER_WORDS = [
+    (as_windows(), as_windows(length=timedelta(hours=1))),
+    (as_windows(), as_windows(length="60m")),
+    (as_windows(), as_windows(key=["user"])),
+    (as_windows(), as_windows(key=("user",))),
+    (as_windows(), as_windows(source=Input(RIDES))),
+    (as_windows(), as_windows(of={"far": max(KM), "n": count()})),
+    (as_windows(then={"a": KM, "b": KM}, of={"n": count(), "km": max("km")}), as_windows(then={"b": KM, "a": KM}, of={"n": count(), "km": max("km")})),
+    (
+        as_windows(output={"user": pl.String, "window_end": pl.Datetime("us", "UTC"), "n": pl.Int64}),
+        as_windows(output=[EVENT.field("user"), ("n", pa.int64()), ("window_end", pa.timestamp("us", "UTC"))]),
+    ),
+    (
+        last_n("l", RIDES, {"far": max("km")}, n=3, key="user", silence="2h"),
+        last_n("l", RIDES, {"far": max("km")}, n=3, key="user", silence=timedelta(hours=2)),
+    ),
+    (
+        alert("a", RIDES, {"FAR": Held(KM > 3, KM < 2, held_for="60s")}, key="user"),
+        alert("a", RIDES, {"FAR": Held(KM > 3, KM < 2, held_for="1m")}, key="user"),
+    ),
+    (
+        pattern("p", RIDES, {"x": Pattern({"one": KIND == "a", "two": KIND == "b"}, "1h")}, key="user"),
+        pattern("p", RIDES, {"x": Pattern({"one": KIND == "a", "two": KIND == "b"}, timedelta(hours=1))}, key="user"),
+    ),
+    (job_of(inputs=Input(RIDES, final_at="at")), job_of(inputs=Input(RIDES, final_at=pl.col("at")))),
+    (job_of(inputs=Input(RIDES, final_at="at", columns=("user", "at"))), job_of(inputs=Input(RIDES, final_at="at", columns=["at", "user"]))),
+    (job_of(contents={"a": "1", "b": "2"}), job_of(contents={"b": "2", "a": "1"})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(IN_OTHER_WORDS)))
+def test_the_same_in_other_words_is_the_same(number):
+    one, other = IN_OTHER_WORDS[number]
+    assert differing(one, other) == []
+
+
+def test_other_steps_of_a_pattern_in_another_order_are_another_pattern():
+    steps = {"one": KIND == "a", "two": KIND == "b", "three": KIND == "c"}
+    one, other = (
+        pattern("p", RIDES, {"x": Pattern(given, "1h")}, key="user")
+        for given in (steps, {name: steps[name] for name in ("one", "three", "two")})
+    )
+    assert any(text.startswith("patterns: x: steps: ") for text in differing(one, other))
+
+
+CITIES = ["oslo", "paris", "rome", "bern", "wien"]
+
+
+def in_cities(*cities: str) -> KeyedJob:
+    return as_windows(source=RIDES.where(KIND.is_in(cities)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        (
+            in_cities(*CITIES),
+            in_cities("rome", "bern", "wien", "madrid", "lima"),
+            "where: kind is one of 5 → 5 values (added madrid, lima; removed oslo, paris)",
+        ),
+        (
+            as_windows(source=RIDES.derive(zone=KIND.replace_strict({"a": 1, "b": 2}, default=0))),
+            as_windows(source=RIDES.derive(zone=KIND.replace_strict({"a": 1, "b": 3}, default=0))),
+            "derive: zone: a list of 2 → 2 values (added 3; removed 2)",
+        ),
+        (as_windows(), as_windows(of={"n": count(), "far": min("km")}), "aggregates: far: max(km) → min(km)"),
+        (as_windows(), as_windows(of={"n": count(), "far": max("km"), "sum": sum("n")}), "aggregates: sum: sum(n) is new"),
+        (as_windows(), as_windows(of={"n": count()}), "aggregates: far: max(km) is gone"),
+        (as_windows(), as_windows(length="90m"), "length: 1h → 90m"),
+        (
+            as_windows(source=RIDES.where((KM > 3) & KIND.is_not_null())),
+            as_windows(source=RIDES.where((KM > 4) & KIND.is_not_null())),
+            "where: (km > 3) & kind.is_not_null() → (km > 4) & kind.is_not_null()",
+        ),
+        (as_windows(), as_windows(source=RIDES.where(KM > 3)), "where: km > 3 is new"),
+        (as_windows(), as_windows(source=Input(RIDES, delay="5m")), "input rides: delay: 0d → 5m"),
+        (as_windows(), replace(as_windows(), key_groups=8), "key_groups: 64 → 8"),
+        (as_windows(), job_of(name="w"), "operator: windows → a step of its own"),
+        (
+            alert("a", RIDES, {"FAR": Held(KM > 3, KM < 2)}, key="user"),
+            alert("a", RIDES, {"FAR": Held(KM > 4, KM < 2)}, key="user"),
+            "conditions: FAR: begins: km > 3 → km > 4",
+        ),
+        (
+            job_of(tables=Append({"user": pl.String, "n": pl.Int64})),
+            job_of(tables=Append({"user": pl.String, "m": pl.Int64})),
+            "table jobs: columns: m is new, n is gone",
+        ),
+        (job_of(), job_of(inputs=Input(RIDES, final_at="sent")), "input rides: final at: at → sent"),
+        (job_of(parameters={"gap": 3}), job_of(parameters={"gap": 4}), "parameter gap: 3 → 4"),
+    ],
+)  # fmt: skip
+def test_a_change_is_said_in_the_author_s_words_by_argument(one, other, words):
+    assert words in differing(one, other)
+
+
+def test_a_copy_with_another_step_is_no_longer_the_operator_s(generation):
+    job = as_windows()
+    assert replace(job, description="Rides").operator is not None
+    assert replace(job, key_groups=8).operator is not None
+    other = replace(job, step=lambda state, events, clock: None)
+    assert other.operator is None
+    assert "operator: windows → a step of its own" in differing(job, other)
+
+
+def test_a_copy_of_an_operator_s_job_is_declared_by_all_that_it_is_made_of():
+    one, other = (
+        replace(
+            as_windows(of={"n": count(), "far": far}), inputs={"rides": replace(as_windows().only_input, delay="1m")}
+        )
+        for far in (max("km"), min("km"))
+    )
+    assert one.operator is None
+    assert any("joined" in text or "max" in text for text in differing(one, other))
+
+
+def test_an_explicit_number_of_key_groups_stands_beside_parameters_that_have_one():
+    class Gap(JobParameters):
+        gap: int = 3
+
+    class Wide(Gap):
+        key_groups: int = 16
+
+    def build(parameters: Gap) -> KeyedJob:
+        """Rides."""
+        return job_of(parameters=parameters, key_groups=8)
+
+    def build_wide(parameters: Wide) -> KeyedJob:
+        """Rides."""
+        return job_of(parameters=parameters)
+
+    def without(parameters: Gap) -> KeyedJob:
+        """Rides."""
+        return job_of(key_groups=8)
+
+    assert job_of(parameters=Gap(), key_groups=8).key_groups == 8
+    for declared in (with_parameters(build), with_parameters(without)):
+        assert (declared.key_groups, declared.parameters["key_groups"]) == (8, 8)
+        assert build_job(declared, {"gap": 4}).key_groups == 8
+        # One that a run asks for comes first.
+        assert build_job(declared, {"key_groups": 32}).key_groups == 32
+    assert with_parameters(build_wide).key_groups == 16
+    assert job_of(parameters=Gap()).key_groups == job_of().key_groups == 64
+
+
+def test_the_tables_that_people_read_are_in_the_record_by_names_and_types_alone():
+    declared = declaration_of(job_of(tables=Upsert(EVENT, "user"), step=per_key(lambda *_: None)))
+    assert declared.tables["jobs"].columns["km"] == "double not null"
+    assert "How far" not in declared.model_dump_json()
