@@ -10,7 +10,7 @@ import polars as pl
 import typer
 
 from keyfold.cli.options import Parameters, given_pairs, known, runners_for
-from keyfold.cli.terminal import progress_of, report, usage_faults
+from keyfold.cli.terminal import AS_JSON, progress_of, report, usage_faults
 from keyfold.errors import Misconfigured
 from keyfold.keyed.generation.configured import live_parameters
 from keyfold.keyed.job.building import build_job
@@ -115,7 +115,10 @@ def plan(job: Job, lakehouse: Lakehouse, param: Parameters = None, partitions: P
         "refresh": f"{lakehouse.command('try', job, 'BRANCH', *given)} to see what would change; {refresh}",
     }
     live = {name: now for name, (now, _) in own.items()}
-    report(found, live_parameters=live, next=following[found.verdict])
+    summary = asdict(found)
+    if not AS_JSON.get():
+        summary["changes"] = [str(change) for change in found.changes]
+    report(summary, live_parameters=live, next=following[found.verdict])
 
 
 def edit(

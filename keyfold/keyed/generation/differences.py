@@ -2,9 +2,13 @@
 
 import inspect
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from difflib import SequenceMatcher
 from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from keyfold.errors import Misconfigured, counted
 from keyfold.keyed.forms.form_text import change_text
@@ -13,6 +17,7 @@ from keyfold.keyed.generation.declaration import Declaration, FunctionCode, decl
 from keyfold.keyed.generation.generation_record import GenerationRecord
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.times import duration_text
 
 Section = Literal[
     "operator", "arguments", "inputs", "lookups", "contents", "key", "key_groups", "hash", "events", "state", "tables",
@@ -135,7 +140,19 @@ def _parameters(record: GenerationRecord, job: KeyedJob) -> Iterator[Difference]
     for name in sorted({*record.parameters, *job.parameters}):
         before, after = record.parameters.get(name), job.parameters.get(name)
         if before != after:
-            yield Difference("parameters", (name,), f"parameter {name}", before, after, f"{before} → {after}")
+            words = " → ".join(map(_parameter_text, (before, after)))
+            yield Difference("parameters", (name,), f"parameter {name}", before, after, words)
+
+
+def _parameter_text(value: Any) -> str:
+    """Return a value of a parameter as a command takes it: records have durations in the form of ISO 8601."""
+    if isinstance(value, str) and value.startswith("P"):
+        with suppress(ValidationError):
+            return duration_text(_DURATIONS.validate_python(value))
+    return str(value)
+
+
+_DURATIONS = TypeAdapter(timedelta)
 
 
 def _plain(value: Any) -> Form:

@@ -15,6 +15,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
 
 Verdict = Literal["free", "judge", "move", "refresh"]
+_SAID: dict[Verdict, str] = {"free": "free", "judge": "yours to judge", "move": "a move", "refresh": "a refresh"}
 _MOST_FIRST: tuple[Verdict, ...] = ("refresh", "move", "judge", "free")
 
 _MOVES_FREELY = {
@@ -56,6 +57,9 @@ class Change:
     change: str
     verdict: Verdict
     why: str
+
+    def __str__(self) -> str:
+        return f"{self.setting}: {self.change} ({_SAID[self.verdict]}: {self.why})"
 
 
 def changes_to(job: KeyedJob, generation: Generation) -> tuple[Change, ...]:

@@ -148,7 +148,8 @@ def of_two(one, other):
 
 class Threshold:
     def __init__(self, limit):
-        self.limit, self.cache = limit, None
+        self.limit = limit
+        self.cache: str | None = None
 
     def __call__(self, events):
         return events.filter(pl.col("n") > self.limit)

@@ -169,7 +169,8 @@ def built(kind: type[JobParameters]) -> Callable[..., KeyedJob]:
     def build(parameters: Any) -> KeyedJob:
         """A job of parameters."""
         return job_of(
-            parameters=parameters, inputs=Input(RIDES.where(getattr(parameters, "colour", "") != KIND), final_at="at")
+            parameters=parameters,
+            inputs=Input(RIDES.where(pl.lit(getattr(parameters, "colour", "")) != KIND), final_at="at"),
         )
 
     build.__annotations__["parameters"] = kind

@@ -28,7 +28,7 @@ from keyfold.keyed.generation.generations import Generation
 from keyfold.operators import Held, Pattern, alert, count, last_n, max, min, pattern, sum, windows
 from keyfold.state.changing.migrating import changes_to
 from tests.keyfold.keyed.generation.declared_operators import OPERATORS
-from tests.keyfold.keyed.generation.declared_parts import PARTS, job_of
+from tests.keyfold.keyed.generation.declared_parts import PARTS, job_of, one_key
 from tests.keyfold.keyed.generation.declaring import EVENT, KIND, KM, RIDES
 
 DECLARED = [*OPERATORS, *PARTS]
@@ -232,17 +232,17 @@ def test_an_explicit_number_of_key_groups_stands_beside_parameters_that_have_one
         """Rides."""
         return job_of(key_groups=8)
 
-    assert job_of(parameters=Gap(), key_groups=8).key_groups == 8
+    assert job_of(parameters=Gap.model_validate({}), key_groups=8).key_groups == 8
     for declared in (with_parameters(build), with_parameters(without)):
         assert (declared.key_groups, declared.parameters["key_groups"]) == (8, 8)
         assert build_job(declared, {"gap": 4}).key_groups == 8
         # One that a run asks for comes first.
         assert build_job(declared, {"key_groups": 32}).key_groups == 32
     assert with_parameters(build_wide).key_groups == 16
-    assert job_of(parameters=Gap()).key_groups == job_of().key_groups == 64
+    assert job_of(parameters=Gap.model_validate({})).key_groups == job_of().key_groups == 64
 
 
 def test_the_tables_that_people_read_are_in_the_record_by_names_and_types_alone():
-    declared = declaration_of(job_of(tables=Upsert(EVENT, "user"), step=per_key(lambda *_: None)))
+    declared = declaration_of(job_of(tables=Upsert(EVENT, "user"), step=per_key(one_key)))
     assert declared.tables["jobs"].columns["km"] == "double not null"
     assert "How far" not in declared.model_dump_json()
