@@ -65,6 +65,10 @@ def changed_record(**changes: Any) -> Callable[[Path], None]:
     return change
 
 
+def other_key_groups(path: Path) -> None:
+    path.write_text(re.sub(r'"key_groups": \d+', '"key_groups": 7', path.read_text()))
+
+
 def another_table(path: Path) -> None:
     """One of the same columns, and without rows."""
     schema = DeltaTable(str(path)).schema()
@@ -96,7 +100,7 @@ DAMAGED: list[tuple[list[str], Callable[[Path], None] | Literal["older"], str]] 
     ),
     (
         [f"{LIVE}/generation.json"],
-        lambda path: path.write_text(re.sub(r'"key_groups": \d+', '"key_groups": 7', path.read_text())),
+        other_key_groups,
         r"declared otherwise than generation-0001 was created with: key_groups: 7 → ",
     ),
     ([f"{LIVE}/journal/*.done.json"], write("{}"), OF_ANOTHER_VERSION),

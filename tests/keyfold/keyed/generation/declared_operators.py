@@ -168,7 +168,7 @@ OPERATORS = [
             "of": Changed({"n_rides": count(), "pieces": max("n")}),
             "output": Changed({"user": pl.String, "at": pl.Datetime("us", "UTC"), "n_rides": pl.Int64}),
             "then": Changed({"half": pl.col("n_rides") / 2}, {"then": {"half": pl.col("n_rides") / 3}}),
-            "latest": Changed(Upsert([required("user", pa.string(), "Who"), ("n", pa.int64())], "user", name="now", events=pl.lit(0))),
+            "latest": Changed(Upsert([required("user", pa.string(), "Who"), ("n_rides", pa.int64())], "user", name="now", events=pl.lit(0))),
             "at_once": Changed(True),
             "expiry": Changed(Timeout(timedelta(hours=2)), {"expiry": Timeout(timedelta(hours=1))}),
             "window": Changed(WindowShape(timedelta(hours=2), timedelta(hours=1)), {"window": WindowShape(timedelta(hours=2), timedelta(hours=2))}),

@@ -29,7 +29,7 @@ from keyfold.operators import Held, Pattern, alert, count, last_n, max, min, pat
 from keyfold.state.changing.migrating import changes_to
 from tests.keyfold.keyed.generation.declared_operators import OPERATORS
 from tests.keyfold.keyed.generation.declared_parts import PARTS, job_of, one_key
-from tests.keyfold.keyed.generation.declaring import EVENT, KIND, KM, RIDES
+from tests.keyfold.keyed.generation.declaring import EVENT, KIND, KM, RIDES, TIME
 
 DECLARED = [*OPERATORS, *PARTS]
 # Stand for others: those of `KeyedJob`, and all that are derived.
@@ -106,8 +106,8 @@ IN_OTHER_WORDS = [
     (as_windows(), as_windows(of={"far": max(KM), "n": count()})),
     (as_windows(then={"a": KM, "b": KM}, of={"n": count(), "km": max("km")}), as_windows(then={"b": KM, "a": KM}, of={"n": count(), "km": max("km")})),
     (
-        as_windows(output={"user": pl.String, "window_end": pl.Datetime("us", "UTC"), "n": pl.Int64}),
-        as_windows(output=[EVENT.field("user"), ("n", pa.int64()), ("window_end", pa.timestamp("us", "UTC"))]),
+        as_windows(output={"user": pl.String, "window_end": TIME, "n": pl.Int64}),
+        as_windows(output={"n": pa.int64(), "window_end": pl.Datetime("us", "UTC"), "user": pa.string()}),
     ),
     (
         last_n("l", RIDES, {"far": max("km")}, n=3, key="user", silence="2h"),
