@@ -1,5 +1,7 @@
 """Join the parts of consecutive rows: of ranges from a first to a last row, which may overlap."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -50,7 +52,7 @@ def joined_ranges(
             case "min" | "max":
                 joined[part.name] = _extremes(values, first, last, part.join)
             case "first" | "last":
-                joined[part.name] = values.gather(first if part.join == "first" else last)
+                joined[part.name] = values[first if part.join == "first" else last]
             case "last known":
                 joined[part.name] = _last_known(values, first, last)
             case "scale":
@@ -68,6 +70,12 @@ def range_sums(values: pl.Series, first: Rows, last: Rows, fits: pl.DataType) ->
     Raises:
         TotalTooLargeError: a sum does not fit into the type.
     """
+    if fits == values.dtype == pl.Int64:
+        numbers = values.fill_null(0).to_numpy()
+        about = _between(numbers.astype(np.float64), first, last)
+        # Far from the limits no sum overflows, and what wraps around in between comes back.
+        if (np.abs(about) < 2.0**62).all():
+            return pl.Series(values.name, _between(numbers, first, last))
     whole = values.to_physical().cast(pl.Int128).fill_null(0)
     sums = _differences(whole.cum_sum(), first, last)
     if fits.is_decimal():
@@ -76,6 +84,11 @@ def range_sums(values: pl.Series, first: Rows, last: Rows, fits: pl.DataType) ->
         is_right = (sums.cast(pl.Float64) - about).abs() < 1e38
         sums = sums.zip_with(is_right, pl.repeat(2**127 - 1, sums.len(), dtype=pl.Int128, eager=True))
     return fitted(sums.alias(values.name), fits)
+
+
+def _between(values: NDArray[Any], first: Rows, last: Rows) -> NDArray[Any]:
+    upto = np.append(values[:0].sum(), np.cumsum(values))
+    return upto[last + 1] - upto[first]
 
 
 def _differences(running: pl.Series, first: Rows, last: Rows) -> pl.Series:
@@ -92,23 +105,22 @@ def _float_sums(parts: pl.DataFrame, first: Rows, last: Rows) -> dict[str, pl.Se
     limbs = np.zeros((3, first.size), np.int64)
     for one in np.unique(greatest[greatest != _NONE]):
         here = np.flatnonzero(greatest == one)
-        begins, ends = first[here], last[here] + 1
+        begins, ends = first[here], last[here]
         same, below, lowest = (scale == one - steps for steps in range(3))
         kept = (high * same, middle * same + high * below, low * same + middle * below + high * lowest)
         for number, values in enumerate(kept):
             # Running sums over all rows may wrap around; their differences are right.
-            upto = np.append(0, np.cumsum(values))
-            limbs[number, here] = upto[ends] - upto[begins]
+            limbs[number, here] = _between(values, begins, ends)
     scales = pl.Series(scale_name, greatest).set(pl.Series(greatest == _NONE), None)
     return {scale_name: scales, **{name: pl.Series(name, limb) for name, limb in zip(names, limbs, strict=True)}}
 
 
-def range_max(values: Numbers, first: Rows, last: Rows) -> Numbers:
-    """Return the greatest value of each range; the least integer for an empty one.
+def range_max(values: NDArray[Any], first: Rows, last: Rows, least: float = _NONE) -> NDArray[Any]:
+    """Return the greatest value of each range; `least` for an empty one.
 
     Blocks of 1, 2, 4, … values are compared, of which two cover a range.
     """
-    found = np.full(first.size, _NONE)
+    found = np.full(first.size, least, values.dtype)
     lengths = last - first + 1
     size, blocks = 1, values
     while (lengths >= size).any():
@@ -121,15 +133,25 @@ def range_max(values: Numbers, first: Rows, last: Rows) -> Numbers:
 
 def _extremes(values: pl.Series, first: Rows, last: Rows, join: Join) -> pl.Series:
     """Return the least or greatest value of each range, as Polars does of a group: NaN only if there is no other value."""
-    is_nan = values.is_nan() if values.dtype.is_float() else pl.repeat(value=False, n=values.len(), eager=True)
-    by = pl.DataFrame({"is_number": ~is_nan, "value": values})
-    order = by.select(pl.arg_sort_by("is_number", "value", descending=[False, join == "min"])).to_series().to_numpy()
+    if values.dtype.is_float():
+        return _float_extremes(values, first, last, join)
     place = np.empty(values.len(), np.int64)
+    order = values.arg_sort(descending=join == "min").to_numpy()
     place[order] = np.arange(values.len())
     place[values.is_null().to_numpy()] = _NONE
     best = range_max(place, first, last)
     row = pl.Series(np.append(order, 0)[np.where(best == _NONE, -1, best)], dtype=pl.Int64)
     return values.gather(row.set(pl.Series(best == _NONE), None))
+
+
+def _float_extremes(values: pl.Series, first: Rows, last: Rows, join: Join) -> pl.Series:
+    is_there = values.is_not_null().to_numpy()
+    numbers, sign = values.fill_null(0.0).to_numpy(), -1 if join == "min" else 1
+    is_number = is_there & ~np.isnan(numbers)
+    best = sign * range_max(np.where(is_number, sign * numbers, -np.inf), first, last, -np.inf)
+    has_number, has_any = (_between(flags.astype(np.int64), first, last) > 0 for flags in (is_number, is_there))
+    found = pl.Series(values.name, np.where(has_number, best, np.nan), dtype=values.dtype)
+    return found.set(pl.Series(~has_any), None)
 
 
 def _first_known(values: pl.Series, first: Rows, last: Rows) -> Rows:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from keyfold.keyed.job.inputs import Input
+from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import IN_ORDER, Aggregate, require_known, types_of
 from keyfold.operators.aggregation.inference import as_declared
 from keyfold.operators.aggregation.parts import Join, Naming, Parts, parts_of
@@ -135,6 +136,9 @@ class AggregatesInOrder:
             TooManyValuesError: a range has more values than are kept.
         """
         joined = dict[str, pl.Series]()
+        if not first.size:
+            wanted = [of for name, of in self._parts.items() if only is None or name in only]
+            return empty(pa.schema([part.column for of in wanted for part in of.parts]))
         for name, of in self._parts.items():
             if only is None or name in only:
                 to = counted_to if counted_to is not None and self.of[name].counts else last
