@@ -38,7 +38,7 @@ def durations_of(job: KeyedJob) -> tuple[timedelta, ...]:
     Example:
         >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
         >>> [str(duration) for duration in durations_of(RIDE_SUMMARIES)]
-        ['0:10:00', '0:30:00', '2:00:00', '1 day, 0:00:00']
+        ['0:10:00', '0:30:00', '1:00:00', '2:00:00', '1 day, 0:00:00']
     """
     walk = _Walk()
     walk.into(job.model(**job.parameters) if job.model else job.parameters)
