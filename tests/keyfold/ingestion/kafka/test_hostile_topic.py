@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from keyfold.lakehouse import Lakehouse
@@ -16,14 +17,6 @@ from keyfold.lakehouse.reading import scan_table
 from tests.kafka_broker import Broker
 from tests.keyfold.ingestion.kafka.hostile import AVRO, HOSTILE, KEYS, OTHERS
 
-RECORD = {
-    "type": "record",
-    "name": "Sale",
-    "fields": [
-        {"name": "sold_at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-        {"name": "item", "type": "string"},
-    ],
-}
 SCHEMAS = {
     number: {"schema": text, "schemaType": form, "references": references}
     for number, (text, form, references) in enumerate(
@@ -33,7 +26,10 @@ SCHEMAS = {
                 (
                     schema.schema_str,
                     schema.schema_type,
-                    [{"name": one.name, "subject": one.subject, "version": one.version} for one in schema.references],
+                    [
+                        {"name": one.name, "subject": one.subject, "version": one.version}
+                        for one in schema.references or []
+                    ],
                 )
                 for schema in OTHERS.values()
             ),
@@ -84,7 +80,8 @@ def test_a_topic_of_hostile_messages_ends_in_tables_on_each_runner(
     for value in values:
         producer.produce(topic, value)
         producer.poll(0)
-    for key in [frames[0] + key for key in KEYS] + KEYS:
+    # With a JSON Schema, and as they are.
+    for key in [frames[len(AVRO)] + key for key in KEYS] + KEYS:
         producer.produce(topic, good, key=key)
     assert producer.flush(60) == 0
     produced = len(values) + 2 * len(KEYS)
@@ -103,5 +100,7 @@ def test_a_topic_of_hostile_messages_ends_in_tables_on_each_runner(
     refused = scan_table(lakehouse.quarantine("hostile")).collect()
     assert refused.height == counts["quarantined"]
     assert refused["reason"].null_count() == 0
+    # Of the keys: a text that does not end, half of a pair, and what is not UTF-8.
+    assert refused.filter(pl.col("reason").str.starts_with("kafka_key"))["reason"].n_unique() >= 3
     assert scan_table(lakehouse.events("hostile")).collect().height == counts["accepted"]
     assert max(map(asked.count, set(asked))) <= 2  # by each of two workers
