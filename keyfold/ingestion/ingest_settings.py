@@ -114,11 +114,12 @@ def existing_ingest(lakehouse: Lakehouse, stream: str) -> Birth | None:
     if not record.exists():
         return None
     where, remedy = _where(stream), rebuild_remedy(lakehouse, stream)
-    born = read_json(record, remedy)
+    born = read_json(record, remedy, {"format": int})
     if born["format"] != _FORMAT:
         raise IncompatibleState(
             f"{where}: {folder} is of another version of Keyfold (format {born['format']}); {remedy}"
         )
+    born = read_json(record, remedy, {"identity": str, "tables": dict, "fixed": dict})
     return Birth(folder, _tables(lakehouse, stream), born["identity"], born["tables"], born["fixed"], where, remedy)
 
 
@@ -203,7 +204,7 @@ def _immutable(stream: Stream) -> dict[str, Any]:
 
 def _check_unchanged(stream: Stream, birth: Birth) -> None:
     for name, now in _immutable(stream).items():
-        if birth.immutable[name] != now:
+        if birth.immutable.get(name) != now:
             raise IncompatibleState(
-                f"{birth.where} began with {name} {birth.immutable[name]} and now has {now}; set it back, or {birth.remedy}"
+                f"{birth.where} began with {name} {birth.immutable.get(name)} and now has {now}; set it back, or {birth.remedy}"
             )

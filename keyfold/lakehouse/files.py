@@ -8,9 +8,10 @@ disk is a kernel lock, released when its process ends; in a store it is a lease 
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from types import MappingProxyType
 from typing import IO, Any
 
 from keyfold.errors import Damaged
@@ -23,17 +24,19 @@ class DamagedError(Damaged):
     """A file is not the JSON object that it should be: the disk has failed, or somebody has edited it."""
 
 
-def read_json(path: Place, remedy: str = "") -> dict[str, Any]:
+def read_json(path: Place, remedy: str = "", fields: Mapping[str, type] = MappingProxyType({})) -> dict[str, Any]:
     """Read a small JSON object.
 
     Args:
+        path: the file.
         remedy: what can be done other than restoring it, for the error message.
+        fields: the types of values that it must have, by name.
 
     Raises:
-        DamagedError: the file is not a JSON object.
+        DamagedError: the file is not a JSON object, or lacks a field.
     """
     # Bytes that are not UTF-8 are damage like any other: they must not end in a UnicodeDecodeError, which names no file.
-    return _as_object(path, path.read_text(encoding="utf-8", errors="replace"), remedy)
+    return _as_object(path, path.read_text(encoding="utf-8", errors="replace"), remedy, fields)
 
 
 def read_with_tag(path: Place) -> tuple[bytes, str]:
@@ -252,7 +255,7 @@ def is_held(folder: Place) -> bool:
     return storage_of(folder).is_held(folder)
 
 
-def _as_object(path: Place, text: str, remedy: str = "") -> dict[str, Any]:
+def _as_object(path: Place, text: str, remedy: str, fields: Mapping[str, type]) -> dict[str, Any]:
     what_to_do = "restore it from a backup" + (f", or {remedy}" if remedy else "")
     try:
         content = json.loads(text)
@@ -260,6 +263,8 @@ def _as_object(path: Place, text: str, remedy: str = "") -> dict[str, Any]:
         raise DamagedError(f"{path} is damaged ({error}); {what_to_do}") from error
     if not isinstance(content, dict):
         raise DamagedError(f"{path} is damaged (it is not a JSON object); {what_to_do}")
+    if lacking := [name for name, kind in fields.items() if not isinstance(content.get(name), kind)]:
+        raise DamagedError(f"{path} is damaged (it has no valid {', '.join(lacking)}); {what_to_do}")
     return content
 
 

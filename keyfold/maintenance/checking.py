@@ -168,7 +168,6 @@ def _generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) -> No
         generation = Generation(folder, read_record(folder / GENERATION_RECORD))
         # The tables of a generation that was replaced are older versions of the live one's.
         names = [name for name in generation.record.table_ids if is_live or generation.is_aside(name)]
-        _ = generation.identity
         return generation, {name: generation.table(name) for name in names}
 
     if (found := seen.told(folder / GENERATION_RECORD, opened)) is None:
