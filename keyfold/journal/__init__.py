@@ -8,7 +8,8 @@ A plan never changes: after a crash the batch is repeated with it. The commit re
 commits are made from it, and rows of a repeated attempt are then ignored.
 """
 
-from keyfold.journal.journal import Journal, PastBatch
+from keyfold.journal.history import PastBatch
+from keyfold.journal.journal import Journal
 from keyfold.journal.records import Done, Plan
 
 __all__ = ["Done", "Journal", "PastBatch", "Plan"]

@@ -1,9 +1,7 @@
 """Read and write a journal's folder: numbered plans and commit records, written durably. A bounded number is kept."""
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pydantic import ValidationError
@@ -11,6 +9,7 @@ from pydantic import ValidationError
 from keyfold.errors import Damaged
 from keyfold.journal.checksums import forget_checksums
 from keyfold.journal.file_sums import number_of, numbered
+from keyfold.journal.history import PastBatch, add_to_history, read_history
 from keyfold.journal.records import Done, Plan, Record
 from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.fail_points import reached
@@ -22,35 +21,11 @@ from keyfold.times import to_iso
 KEPT = 100
 """Least number of batches whose records are kept; there are never more than twice as many."""
 
-HISTORY = 2_000
-"""Number of older batches of which a line is kept."""
-
 _SUFFIX = {"plan": ".plan.json", "done": ".done.json"}
 
 P = TypeVar("P", bound=Plan)
 D = TypeVar("D", bound=Done)
 R = TypeVar("R", bound=Record)
-
-
-@dataclass(frozen=True)
-class PastBatch:
-    """A batch in the history of a journal.
-
-    Attributes:
-        batch: its number.
-        planned_at: when it was planned, ISO 8601.
-        finished_at: when it was finished, ISO 8601; None while it is not.
-        seconds: duration of the work.
-        read: describes its input.
-        made: describes its results.
-    """
-
-    batch: int
-    planned_at: str
-    finished_at: str | None
-    seconds: float | None
-    read: str
-    made: str
 
 
 class Journal(Generic[P, D]):
@@ -203,14 +178,8 @@ class Journal(Generic[P, D]):
         if len(dones) < 2 * KEPT:
             return
         old = dones[:-KEPT]
-        lines = [*self._history_lines(), *(json.dumps(vars(self._describe(batch))) for batch in old)]
-        past = [(line, _past(line)) for line in lines]
-        # After a crash before the removal, the history has these batches already: keep one line for each number.
-        by_batch = {batch.batch: line for line, batch in past if batch}
-        # Damaged lines stay, so that a check finds them: they describe old batches, and stop no run.
-        damaged = [line for line, batch in past if batch is None]
-        kept = [*damaged, *(by_batch[batch] for batch in sorted(by_batch)[-HISTORY:])]
-        write_durably(self.history_path, "".join(f"{line}\n" for line in kept).encode())
+        # After a crash before the removal, the history has these batches already.
+        add_to_history(self.history_path, [self._describe(batch) for batch in old])
         reached("journal: history written")
         for batch in old:
             # They may be gone: an earlier attempt may have been killed between the two removals.
@@ -238,12 +207,8 @@ class Journal(Generic[P, D]):
         if len(batches) < last:
             # After a crash in `compact`, batches may be in the history and have records.
             known = {one.batch for one in batches}
-            past = [_past(line) for line in self._history_lines()]
-            if None in past:
-                raise Damaged(
-                    f"{self.history_path} is damaged; restore it from a backup, or remove it: only the list of old batches is lost"
-                )
-            batches = [*(one for one in past if one and one.batch not in known), *batches]
+            past = (batch for batch in read_history(self.history_path) if batch.batch not in known)
+            batches = [*past, *batches]
         return batches[-last:]
 
     def _describe(self, batch: int) -> PastBatch:
@@ -256,12 +221,6 @@ class Journal(Generic[P, D]):
             plan.describe() if plan else "",
             done.describe() if done else "planned, not done",
         )
-
-    def _history_lines(self) -> list[str]:
-        try:
-            return self.history_path.read_text(encoding="utf-8", errors="replace").splitlines()
-        except FileNotFoundError:
-            return []
 
     def _numbers(self, kind: str) -> list[int]:
         suffix = _SUFFIX[kind]
@@ -301,14 +260,6 @@ class Journal(Generic[P, D]):
         return Damaged(
             f"{path} is damaged, or another version of Keyfold wrote it ({why}); restore it from a backup, or {self._remedy}"
         )
-
-
-def _past(line: str) -> PastBatch | None:
-    """Return a batch of the history; None of a damaged line."""
-    try:
-        return PastBatch(**json.loads(line))
-    except (ValueError, TypeError):
-        return None
 
 
 def _are_of_one_run(plan: Plan, other: Plan) -> bool:

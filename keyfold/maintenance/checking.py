@@ -18,7 +18,7 @@ from keyfold.ingestion.inspection import all_known_files, ingest_journal
 from keyfold.ingestion.listing import list_files
 from keyfold.journal import Journal
 from keyfold.journal.checksums import RECORD, differences, read_checksums
-from keyfold.journal.journal import HISTORY
+from keyfold.journal.history import read_history
 from keyfold.keyed.generation.generation_record import RECORD as GENERATION_RECORD
 from keyfold.keyed.generation.generation_record import read_record
 from keyfold.keyed.generation.generations import CLOCK, RETAINED_BATCHES, Generation, live_generation, tables_of_no_job
@@ -219,7 +219,7 @@ def _records(owner: Place, journal: Journal[Any, Any], parts: dict[str, Place], 
         seen.told(journal.path(number, "done"), partial(journal.done, number))
         seen.told(journal.path(number, "plan"), partial(journal.plan, number))
     seen.told(journal.folder, journal.pending)
-    seen.told(journal.history_path, partial(journal.history, HISTORY))
+    seen.told(journal.history_path, partial(read_history, journal.history_path))
     remedy = f"{_RESTORE}, or remove it and run once"
     recorded = seen.told(record, lambda: read_checksums(journal.folder), "is damaged", remedy)
     for path, what in differences(recorded, parts) if recorded and seen.contents else ():

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.journal import Done, Journal, Plan
+from keyfold.journal import Done, Journal, Plan, history
 from keyfold.journal import journal as module
 from keyfold.journal.checksums import RECORD, differences, read_checksums, record_checksums
 from keyfold.journal.clock import Reading, ignore_jumps
@@ -69,7 +69,7 @@ def test_a_run_whose_planning_broke_off_is_not_planned(on_either, monkeypatch):
 
 
 def test_a_journal_does_not_grow_with_its_age_and_still_tells_of_what_was_long_ago(journal, monkeypatch):
-    monkeypatch.setattr(module, "HISTORY", 300)
+    monkeypatch.setattr(history, "HISTORY", 300)
     for batch in range(1000):
         journal.write_plans(plans(batch, 1))
         journal.write_done(done(batch))
