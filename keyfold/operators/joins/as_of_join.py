@@ -21,7 +21,7 @@ from keyfold.operators.joins.sides import Side, Sides, sides_of
 from keyfold.operators.signatures import operator
 from keyfold.times import as_duration
 
-_VERSION = "version"
+_VERSION = "#version"
 
 
 @operator()
@@ -134,10 +134,10 @@ def _in_order(sides: Sides, versions: pl.DataFrame) -> pl.DataFrame:
 
 def _newest_versions(rows: pl.DataFrame, versions: pl.DataFrame, key: tuple[str, ...], within: timedelta) -> pl.Series:
     """Return for each row the position of its version; NULL if there is none."""
-    at = rows.select(*key, EVENT_TIME).with_row_index("row").sort(EVENT_TIME)
+    at = rows.select(*key, EVENT_TIME).with_row_index("#row").sort(EVENT_TIME)
     known = versions.select(*key, EVENT_TIME).with_row_index(_VERSION)
     # Both are in order of time. Polars cannot check that for each key, and would warn.
     matched = at.join_asof(
         known, on=EVENT_TIME, by=list(key), strategy="backward", tolerance=within, check_sortedness=False
     )
-    return matched.sort("row")[_VERSION]
+    return matched.sort("#row")[_VERSION]

@@ -61,12 +61,12 @@ def _join(
     waiting = pl.concat([state, came.with_columns(end)])
     is_over = pl.col(DEADLINE) <= clock.watermark
     over = waiting.filter(is_over)
-    left, right = (sides.side(over, side).with_row_index("row") for side in (sides.left, sides.right))
+    left, right = (sides.side(over, side).with_row_index("#row") for side in (sides.left, sides.right))
     on = [*sides.key, DEADLINE]
     if how == "semi":
         matched = sides.rows_of(sides.left, left.join(right, on=on, how="semi"))
         return Step(state=waiting.filter(~is_over), output=matched, late=late)
-    pairs = left.select("row", *on).join(right.select(*on, other="row"), on=on)
+    pairs = left.select("#row", *on).join(right.select(*on, pl.col("#row").alias("#other")), on=on)
     missed = pl.concat([left.join(right, on=on, how="anti"), right.join(left, on=on, how="anti")])
-    matched = sides.pairs(left[pairs["row"].to_numpy()], right[pairs["other"].to_numpy()])
+    matched = sides.pairs(left[pairs["#row"].to_numpy()], right[pairs["#other"].to_numpy()])
     return Step(state=waiting.filter(~is_over), output=pl.concat([matched, *sides.misses(missed, how)]), late=late)

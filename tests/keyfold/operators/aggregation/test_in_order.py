@@ -138,3 +138,12 @@ def test_aggregates_of_one_column_may_have_any_names():
         job, [frame(("a", "x", NOON, 5)), frame(("a", "x", NOON + MINUTE, 2))], NOON + timedelta(days=9)
     ).written["j"]
     assert written.rows() == [("a", "x", 5, 5.0, 5, 5), ("a", "x", 5, 3.5, 7, 7)]
+
+
+def test_a_sum_of_a_constant_is_no_count():
+    of = {"n": op.count(), "twice": op.sum(pl.lit(2))}
+    for job in (op.totals("j", AT_ONCE, of, key=KEYS), op.running("j", AT_ONCE, of, key=KEYS)):
+        written = play(
+            job, [frame(("a", "x", NOON, 5)), frame(("a", "x", NOON + MINUTE, 2))], NOON + timedelta(days=9)
+        ).written["j"]
+        assert written.select("n", "twice").rows()[-1] == (2, 4)
