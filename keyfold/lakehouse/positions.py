@@ -24,6 +24,9 @@ from keyfold.lakehouse.files import names_in, read_json, write_json
 from keyfold.lakehouse.presence import damaged_entry
 from keyfold.storage.place import Place
 
+_KINDS = {"add", "remove", "commitInfo", "metaData", "protocol", "txn", "domainMetadata", "cdc"}
+"""The kinds of actions of Delta's protocol."""
+
 _NAMED = re.compile(r"(\d{20})\.(?:json|checkpoint\.)")
 
 
@@ -161,7 +164,8 @@ def check_entry(entry: Place) -> None:
 
 def _actions(content: bytes) -> list[dict[str, Any]]:
     actions = [json.loads(line) for line in content.splitlines()]
-    if not actions or not all(isinstance(action, dict) and action for action in actions):
+    # Readers pass over kinds that they do not know, so that an entry without others would be no commit at all.
+    if not all(isinstance(action, dict) for action in actions) or not any(action.keys() & _KINDS for action in actions):
         raise ValueError("there are no actions in it")
     return actions
 

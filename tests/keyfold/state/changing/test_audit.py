@@ -11,7 +11,7 @@ from keyfold.maintenance import checking
 from keyfold.maintenance.backup import back_up, restore
 from keyfold.maintenance.checking import check
 from keyfold.state.changing.audit import Author, mask_in_edits, record_edit
-from tests.damages import cut_short, delete, empty, zero_some
+from tests.damages import WRONG_JSON, cut_short, delete, empty, put_wrong_json, zero_some
 
 BY = Author("ann", "a fault of a sensor")
 EDITS = 4
@@ -50,7 +50,7 @@ def test_edits_that_are_all_there_are_whole_also_once_keys_are_masked(edited: La
     assert check(edited) == []
 
 
-@pytest.mark.parametrize("damage", [delete, empty, cut_short, zero_some])
+@pytest.mark.parametrize("damage", [delete, empty, cut_short, zero_some, *map(put_wrong_json, WRONG_JSON)])
 @pytest.mark.parametrize("entry", range(1 + EDITS))
 def test_each_entry_that_is_lost_or_damaged_is_found(edited: Lakehouse, damage, entry: int):
     damage(log_of(edited)[entry])
