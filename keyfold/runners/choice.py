@@ -163,6 +163,8 @@ class LocalRunner:
     parallelism = 2
     """Number of tasks; more than one, so that a function that relies on being called once fails here as on Spark."""
 
+    in_one_process = True
+
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """As `Runner.map`."""
         return [function(item) for item in items]

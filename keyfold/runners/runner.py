@@ -22,10 +22,14 @@ class Runner(Protocol):
 
     Attributes:
         parallelism: number of tasks that run at the same time.
+        in_one_process: whether tasks share the memory of this process.
     """
 
     @property
     def parallelism(self) -> int: ...
+
+    @property
+    def in_one_process(self) -> bool: ...
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Apply a function to each item, in tasks, and return the results in the order of the items.

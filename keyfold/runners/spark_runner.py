@@ -29,6 +29,8 @@ _TASKS_PER_CORE = 2
 class SparkRunner:
     """Executes functions in the tasks of a Spark session, of classic Spark or of Spark Connect."""
 
+    in_one_process = False
+
     def __init__(self, session: SparkSession) -> None:
         # A client of Spark Connect is of a class of its own, and has neither a context nor `newSession`.
         self._is_classic = isinstance(session, SparkSession)

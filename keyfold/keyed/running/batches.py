@@ -20,6 +20,7 @@ from keyfold.keyed.plans.inputs import input_tables
 from keyfold.keyed.running.blobs import BLOBS
 from keyfold.keyed.running.commit import commit, forget, remove_strays, write_changes
 from keyfold.keyed.running.damage import BatchFailedError
+from keyfold.keyed.running.handover import handover_for
 from keyfold.keyed.running.operator import StepError
 from keyfold.keyed.running.read import read_slices
 from keyfold.keyed.running.work import WORKED, BatchResult, read_reports, work_on_partitions
@@ -114,8 +115,9 @@ class Batches:
         job, generation, runner = self._job, self._generation, self._runners.for_bytes(plan.bytes)
         runner.check_shared(self._lakehouse.home)
         tables, partitions, splits = input_tables(self._lakehouse, job), generation.partitions, generation.splits
-        read = read_slices(job, self._journal.folder, tables, partitions, splits)
-        work = work_on_partitions(job, generation, manifests)
+        handover = handover_for(runner)
+        read = read_slices(job, self._journal.folder, tables, partitions, splits, handover)
+        work = work_on_partitions(job, generation, manifests, handover)
         numbers = range(plan.batch * splits, (plan.batch + 1) * splits)
         # The result is bounded: one row for each written file, each changed state partition and each task.
         return read_reports(runner.exchange(read, numbers, BLOBS, partitions, work, WORKED).to_pylist())

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from keyfold.keyed.calling.slots import Slots, key_groups_of
 from keyfold.keyed.parts.manifest import NEVER, Manifest
-from keyfold.keyed.rows.codec import encode
+from keyfold.keyed.running.handover import Handover
 from keyfold.runners.runner import PARTITION
 
 BLOBS = pa.schema([(PARTITION, pa.int32()), ("sequence", pa.int64()), ("payload", pa.binary())])
@@ -58,8 +58,8 @@ def partition_numbers(slots: Slots, partitions: int) -> np.ndarray:
     return (key_groups_of(slots) % np.uint64(partitions)).astype(np.uint16)
 
 
-def cut_rows(rows: pl.DataFrame, parts: np.ndarray, count: int) -> list[tuple[int, bytes]]:
-    """Encode the rows of each part as a blob; returns the numbers of the parts that have rows, with their blobs."""
+def cut_rows(rows: pl.DataFrame, parts: np.ndarray, count: int, handover: Handover) -> list[tuple[int, bytes]]:
+    """Make a payload of the rows of each part; returns the numbers of the parts that have rows, with their payloads."""
     # NumPy's stable sort of 16-bit numbers is a radix sort: several times as fast as sorting the frame.
     order = np.argsort(parts, kind="stable")
     counts = np.bincount(parts, minlength=count)
@@ -67,9 +67,9 @@ def cut_rows(rows: pl.DataFrame, parts: np.ndarray, count: int) -> list[tuple[in
     filled = [int(one) for one in np.flatnonzero(counts)]
     if any(kind.is_nested() for kind in rows.dtypes):
         # A slice of a list column refers to all values of the column: encoding it would cost as much as the whole column.
-        return [(one, encode(rows[order[ends[one] - counts[one] : ends[one]]])) for one in filled]
+        return [(one, handover.pack(rows[order[ends[one] - counts[one] : ends[one]]])) for one in filled]
     ordered = rows[order]
-    return [(one, encode(ordered.slice(ends[one] - counts[one], counts[one]))) for one in filled]
+    return [(one, handover.pack(ordered.slice(ends[one] - counts[one], counts[one]))) for one in filled]
 
 
 def blobs(partitions: Iterable[int], sequences: list[int], payloads: list[bytes]) -> pa.RecordBatch:

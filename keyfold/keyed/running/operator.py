@@ -32,10 +32,11 @@ from keyfold.keyed.job.step import Clock
 from keyfold.keyed.parts.manifest import NEVER, Manifest
 from keyfold.keyed.parts.part_rows import SIZES
 from keyfold.keyed.parts.partition_state import PartitionState
-from keyfold.keyed.rows.codec import AnswerError, decode, empty
+from keyfold.keyed.rows.codec import AnswerError, empty
 from keyfold.keyed.rows.response_cache import ResponsesInFiles
 from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, PartitionReport, report_of
 from keyfold.keyed.running.failing_event import AskedError, NoResponses, described_event, failing_event
+from keyfold.keyed.running.handover import Handover
 from keyfold.privacy import describe_error, errors_without_values, masked
 from keyfold.storage.place import Place
 from keyfold.times import from_micros
@@ -74,10 +75,11 @@ class PartitionOperator:
     Args:
         responses: folder of stored responses of external services, with a folder for each batch.
         parts: folder of state parts.
+        handover: makes rows of payloads.
     """
 
-    def __init__(self, job: KeyedJob, responses: Place, parts: Place) -> None:
-        self._job, self._responses, self._parts = job, responses, parts
+    def __init__(self, job: KeyedJob, responses: Place, parts: Place, handover: Handover) -> None:
+        self._job, self._responses, self._parts, self._handover = job, responses, parts, handover
 
     def call(self, rows: Sequence[tuple[int, Any]], old: Manifest | None) -> Emitted:
         """Process the blobs of a partition; yields rows for tables, and returns the partition's result.
@@ -111,7 +113,7 @@ class PartitionOperator:
         if not payloads and deadline > clock.watermark and processing_deadline > clock.processing_time:
             return PartitionResult(report_of(0, 0, old), old)
         state = PartitionState(job, self._parts, old, clock.batch, SIZES)
-        events = pl.concat([decode(payload) for payload in payloads], rechunk=True) if payloads else empty(job.columns)
+        events = pl.concat(map(self._handover.unpack, payloads), rechunk=True) if payloads else empty(job.columns)
         slots = slots_of(job, events)
         # Stable, so that a repeated batch passes the events of a key in the same order.
         order = stable_order(slots)
@@ -148,7 +150,7 @@ class PartitionOperator:
             nonlocal open_events
             for payloads in ranges:
                 if payloads:
-                    rows = pl.concat([decode(payload) for payload in payloads], rechunk=True)
+                    rows = pl.concat(map(self._handover.unpack, payloads), rechunk=True)
                     open_events += count(rows, job.state.events)
                     yield rows.with_columns(pl.Series(SLOT, slots_of(job, rows)))
 

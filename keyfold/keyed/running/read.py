@@ -23,6 +23,7 @@ from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.rows.codec import conform, polars_schema, with_plain_floats
 from keyfold.keyed.running.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, blobs, cut_rows, partition_numbers
 from keyfold.keyed.running.failing_event import described_row, failing_event
+from keyfold.keyed.running.handover import Handover
 from keyfold.lakehouse.reading import scan_rows
 from keyfold.privacy import describe_error, errors_without_values
 from keyfold.runners.runner import OnBatches
@@ -73,7 +74,9 @@ def _cut(files: Iterable[tuple[str, Place, PlannedFile]], rows_a_unit: int = _RO
     return cut
 
 
-def read_slices(job: KeyedJob, journal: Place, tables: dict[str, Place], partitions: int, splits: int) -> OnBatches:
+def read_slices(
+    job: KeyedJob, journal: Place, tables: dict[str, Place], partitions: int, splits: int, handover: Handover
+) -> OnBatches:
     """Make the function that takes numbers of splits and returns rows of `blobs.BLOBS`.
 
     Args:
@@ -81,6 +84,7 @@ def read_slices(job: KeyedJob, journal: Place, tables: dict[str, Place], partiti
         tables: the folders of its input tables, by name.
         partitions: number of state partitions of the generation.
         splits: number of splits of a batch; it never changes for a generation.
+        handover: makes payloads of rows.
     """
     labels = partition_labels(partitions)
 
@@ -91,7 +95,7 @@ def read_slices(job: KeyedJob, journal: Place, tables: dict[str, Place], partiti
             return
         # Made in the worker: expressions with the hash refer to a plug-in file, whose path on the driver may be another.
         readers = {name: _reader(job, name, one) for name, one in job.inputs.items()}
-        split = _splitter(job, labels)
+        split = _splitter(job, labels, handover)
         plan = Journal(journal, KeyedPlan, Done).plan(numbers[0] // splits)
         if plan is None:
             raise Damaged(f"{journal} has no plan of batch {numbers[0] // splits}")
@@ -101,7 +105,7 @@ def read_slices(job: KeyedJob, journal: Place, tables: dict[str, Place], partiti
             yield _clocks(job, plan, labels)
         if plan.seed is not None:
             files = [("", journal.parent / "seed", file) for file in plan.seed.files]
-            yield from _seeds(job, labels, files, splits, mine)
+            yield from _seeds(job, labels, files, splits, mine, handover)
         waiting: list[pl.DataFrame] = []
         rows = size = 0
         sequence = 0
@@ -147,6 +151,7 @@ def _seeds(
     files: list[tuple[str, Place, PlannedFile]],
     splits: int,
     mine: set[int],
+    handover: Handover,
 ) -> Iterator[pa.RecordBatch]:
     """Read a split's share of the seeded state, and make a blob for each partition and range of slots."""
     # Large units: each makes a blob for every partition and range, and small blobs cost as much as large ones.
@@ -158,7 +163,7 @@ def _seeds(
             ranges = key_groups_of(slots) * np.uint64(SEED_RANGES) // np.uint64(job.key_groups)
             # One sort cuts the rows by partition and range.
             parts = partition_numbers(slots, len(labels)) * SEED_RANGES + ranges.astype(np.uint16)
-            for part, payload in cut_rows(rows, parts, len(labels) * SEED_RANGES):
+            for part, payload in cut_rows(rows, parts, len(labels) * SEED_RANGES, handover):
                 partition, number = divmod(part, SEED_RANGES)
                 yield blobs([labels[partition]], [SEED - unit.number * SEED_RANGES - number], [payload])
 
@@ -236,14 +241,16 @@ def _fails(computed: Callable[[pl.DataFrame], pl.DataFrame], rows: pl.DataFrame)
     return False
 
 
-def _splitter(job: KeyedJob, labels: tuple[int, ...]) -> Callable[[pl.DataFrame, int], Iterator[pa.RecordBatch]]:
+def _splitter(
+    job: KeyedJob, labels: tuple[int, ...], handover: Handover
+) -> Callable[[pl.DataFrame, int], Iterator[pa.RecordBatch]]:
     """Make the function that divides events into one blob for each state partition."""
     combine = job.only_input.combine if len(job.inputs) == 1 else None
 
     def split(events: pl.DataFrame, sequence: int) -> Iterator[pa.RecordBatch]:
         if combine is not None:
             events = conform(combine(events), job.columns, "combined events")
-        cut = cut_rows(events, partition_numbers(slots_of(job, events), len(labels)), len(labels))
+        cut = cut_rows(events, partition_numbers(slots_of(job, events), len(labels)), len(labels), handover)
         there, payloads = [labels[partition] for partition, _ in cut], [payload for _, payload in cut]
         yield blobs(there, [sequence] * len(there), payloads)
 

@@ -19,6 +19,7 @@ from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.running.blobs import NOTHING, PartitionReport
+from keyfold.keyed.running.handover import Handover
 from keyfold.keyed.running.operator import PartitionOperator
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from keyfold.lakehouse.fail_points import reached
@@ -56,11 +57,14 @@ class BatchResult:
     edited: str = ""
 
 
-def work_on_partitions(job: KeyedJob, generation: Generation, manifests: Mapping[int, str]) -> OnBatches:
+def work_on_partitions(
+    job: KeyedJob, generation: Generation, manifests: Mapping[int, str], handover: Handover
+) -> OnBatches:
     """Make the function that takes rows of `blobs.BLOBS`, all of a state partition together, and returns rows of `WORKED`.
 
     Args:
         manifests: the file of each partition's manifest, by label.
+        handover: makes rows of payloads.
     """
     # The parts of a generation that a task needs: a `Generation` would be pickled with its whole record.
     responses, parts, stored = generation.responses, generation.parts, generation.manifests
@@ -74,7 +78,7 @@ def work_on_partitions(job: KeyedJob, generation: Generation, manifests: Mapping
             for label, sequence, payload in zip(labels, sequences, batch.column("payload"), strict=True):
                 # As a buffer: `as_py` would copy the blob.
                 blobs[label].append((sequence, payload.as_buffer()))
-        operator = PartitionOperator(job, responses, parts)
+        operator = PartitionOperator(job, responses, parts, handover)
         old = read_manifests(stored, manifests, blobs)
         for label in sorted(blobs):
             before = Manifest.unpack(old[label]) if label in old else None
