@@ -183,7 +183,7 @@ def _connected(settings: SparkSettings) -> SparkSession:
         builder = builder.config(name, value)
     try:
         session = builder.create()
-        session.addArtifacts(str(packed(settings)), pyfile=True)
+        session.addArtifacts(str(packed(settings.ship)), pyfile=True)
     except (PySparkException, ImportError) as error:
         raise Unreachable(
             f"{settings.master} cannot be used: {error}; it takes a server of Spark Connect there, and here the packages of "

@@ -46,12 +46,15 @@ def check_target(master: str, conf: Mapping[str, str], environment: Mapping[str,
     Raises:
         KeyfoldError: settings are missing, or contradict Keyfold's guarantees.
     """
+    # PySpark itself sets SPARK_REMOTE with the first client of Spark Connect.
+    if master.startswith("sc://"):
+        return
     if _asks_for_connect(conf, environment):
         raise Misconfigured(
             f"Spark's master is {master}, but SPARK_REMOTE, spark.remote or spark.api.mode ask for Spark Connect: unset them, and "
             "give the server's address as the master (KEYFOLD_SPARK_MASTER=sc://host:15002)"
         )
-    if master.startswith(("local", "sc://")):
+    if master.startswith("local"):
         return
     where = f"Spark on {master} needs more settings (KEYFOLD_SPARK_CONF)"
     if conf.get("spark.submit.deployMode", "client") != "client":

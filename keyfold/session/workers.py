@@ -7,6 +7,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -39,17 +40,21 @@ def equip_workers(session: SparkSession, settings: SparkSettings) -> None:
         KeyfoldError: no executor comes in time, or a node lacks this Python or has other versions; the message names the
             node and the versions.
     """
-    session.sparkContext.addPyFile(str(packed(settings)))
+    session.sparkContext.addPyFile(str(packed(settings.ship)))
     session.sparkContext.environment.update(
         {name: value for name, value in os.environ.items() if name.startswith(_READ_BY_WORKERS)}
     )
     _check_workers(session)
 
 
-def packed(settings: SparkSettings) -> Path:
-    """Return a zip of `keyfold` and the packages that workers need."""
+@cache
+def packed(ship: tuple[str, ...]) -> Path:
+    """Return a zip of `keyfold`, the project's packages and those to ship; the same for all sessions of this process.
+
+    Spark puts it on this process's path too, where a second look would find the packages in it.
+    """
     # In a folder that lasts as long as the process: Spark serves the file to executors that start later.
-    return zip_packages(("keyfold", *project_packages(), *settings.ship), new_scratch())
+    return zip_packages(("keyfold", *project_packages(), *ship), new_scratch())
 
 
 def _check_workers(session: SparkSession) -> None:

@@ -70,8 +70,12 @@ OVER_CONNECT = """
 import sys, keyfold
 from keyfold.session import SparkSettings
 from tests.keyfold.runners.test_contract import JOBS, story
-with keyfold.Runners("spark", SparkSettings(master=sys.argv[1], ship=("tests",))) as runners:
-    print(repr(story(runners, keyfold.Lakehouse(sys.argv[2]), JOBS["upsert"]())))
+settings = SparkSettings(master=sys.argv[1], ship=("tests",))
+with keyfold.Runners("spark", settings) as runners:
+    assert runners.for_bytes(0).map(str, [1]) == ["1"]
+# Without `with`, too, the script ends with its last line.
+runners = keyfold.Runners("spark", settings)
+print(repr(story(runners, keyfold.Lakehouse(sys.argv[2]), JOBS["upsert"]())))
 """
 
 
@@ -90,8 +94,9 @@ def connect(spark):
 def test_spark_connect_gives_the_same_tables_and_counts(connect, tmp_path):
     # In a process of its own: one that has classic Spark cannot be a client of Spark Connect.
     program = [sys.executable, "-c", OVER_CONNECT, connect, tmp_path / "connected"]
-    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
     here = story(Runners("local"), keyfold.Lakehouse(tmp_path / "here"), JOBS["upsert"]())
     assert done.stdout.splitlines()[-1] == repr(here)
 

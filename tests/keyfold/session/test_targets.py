@@ -13,6 +13,7 @@ HOST = {"spark.driver.host": "10.0.0.1"}
 
 def test_a_target_with_all_that_it_wants_passes():
     check_target("local[2]", {}, {})
+    check_target("sc://one:15002", {}, {"SPARK_REMOTE": "sc://one:15002"})  # as after a first client in this process
     check_target("spark://127.0.0.1:7077", SECRET, {})
     for master in ("spark://one:7077", "yarn", "k8s://https://api:6443"):
         check_target(master, HOST, {})
