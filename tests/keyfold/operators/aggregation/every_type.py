@@ -47,7 +47,7 @@ KINDS = {
     "f32": Kind(pa.float32(), [0.5, 1.25, None, -0.0, 0.0, 1e30, -3.75], lambda value: value * 0.5),
     "f64": Kind(pa.float64(), [10.9, -0.0, 10.2, 0.0, None, 9.4, 1 / 3, -2.5], lambda value: value * pl.col("n")),
     "huge": Kind(pa.float64(), [1e289, 1e300, None, -1e300, 5e-324, 1e-290, 2.0**-40], lambda value: value / 4),
-    "wild": Kind(pa.float64(), [math.inf, 1e289, None, math.inf, 3.5], lambda value: value / 2),
+    "wild": Kind(pa.float64(), [math.inf, 1e289, None, math.inf, 3.5, 1e300], lambda value: value / 2),
     "none": Kind(pa.float64(), [math.nan, 1.5, math.inf, -math.inf, None], lambda value: value * 2),
     "money": Kind(
         pa.decimal128(10, 2),

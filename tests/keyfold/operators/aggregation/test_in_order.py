@@ -17,6 +17,7 @@ from keyfold import operators as op
 from keyfold.keyed.job import Timeout
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.tables import Append, Upsert
+from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.testing import play
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -141,9 +142,26 @@ def test_aggregates_of_one_column_may_have_any_names():
 
 
 def test_a_sum_of_a_constant_is_no_count():
-    of = {"n": op.count(), "twice": op.sum(pl.lit(2))}
+    of = {"twice": op.sum(pl.lit(2)), "n": op.count()}
     for job in (op.totals("j", AT_ONCE, of, key=KEYS), op.running("j", AT_ONCE, of, key=KEYS)):
         written = play(
             job, [frame(("a", "x", NOON, 5)), frame(("a", "x", NOON + MINUTE, 2))], NOON + timedelta(days=9)
         ).written["j"]
         assert written.select("n", "twice").rows()[-1] == (2, 4)
+
+
+def test_a_zero_is_the_same_whatever_its_sign_and_arrival():
+    of = {"zeros": op.collect(pl.when(pl.col("level") > 0).then(-0.0).otherwise(0.0))}
+    readings = [("a", "x", NOON, 0), ("a", "x", NOON, 1)]
+    rows = [
+        play(op.totals("j", AT_ONCE, of, key=KEYS), [frame(*come)]).written["j"] for come in (readings, readings[::-1])
+    ]
+    assert [str(one["zeros"].to_list()) for one in rows] == ["[[0.0, 0.0]]"] * 2
+
+
+def test_a_fall_that_no_column_holds_is_refused():
+    of = {"since": op.first("at"), "n": op.count(), "fallen": op.falls("level")}
+    job = op.sessions_until("j", AT_ONCE, of, **UNTIL, key=KEYS, silence=Timeout(GAP))
+    readings = [("a", "x", NOON, 0), ("a", "x", NOON + MINUTE, 1), ("a", "x", NOON + 2 * MINUTE, -(2**63))]
+    with pytest.raises(TotalTooLargeError, match="total of fallen does not fit into Int64"):
+        play(job, [frame(*readings)], NOON + timedelta(days=9))
