@@ -15,11 +15,14 @@ from keyfold.ingestion import ingest_journal
 from keyfold.ingestion.drift import find_drift, newest_files
 from keyfold.ingestion.ingest_records import IngestDone
 from keyfold.ingestion.landing import landing_folder
+from keyfold.keyed.generation.configured import configured_job
+from keyfold.keyed.generation.continuing import code_of_generation
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runs.health import STALE, health_of_job
+from keyfold.state.changing.migrating import changes_to
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
@@ -36,7 +39,7 @@ Finding = tuple[bool, str]
 
 
 def health_checks(declared: KeyedJob, translator: KeyfoldTranslator = DEFAULT) -> dg.AssetChecksDefinition:
-    """Build the health checks of a job: late events, watermark."""
+    """Build the health checks of a job: late events, watermark, and whether its live generation is of the code that runs."""
     asset = translator.get_asset_key(declared.name)
     return _checks(
         declared.name,
@@ -49,6 +52,10 @@ def health_checks(declared: KeyedJob, translator: KeyfoldTranslator = DEFAULT) -
             "watermark_keeps_up": (
                 f"The watermark is at most {STALE / timedelta(hours=1):.0f} hours behind the clock.",
                 lambda lakehouse: lag(lakehouse, declared.name, datetime.now(UTC)),
+            ),
+            "live_generation_is_of_this_code": (
+                "The live generation is of the code that runs: nothing that the job declares, and no function of it, was changed.",
+                lambda lakehouse: changed(lakehouse, declared),
             ),
         },
     )
@@ -113,6 +120,19 @@ def lateness(lakehouse: Lakehouse, job: str) -> Finding:
         late <= _MOST_LATE * events,
         f"{late:,} of {events:,} events of the last {len(batches)} batches were late",
     )
+
+
+def changed(lakehouse: Lakehouse, declared: KeyedJob) -> Finding:
+    """Compare what a job declares, and the code of its functions, with its live generation."""
+    live = live_generation(lakehouse, declared.name)
+    if live is None:
+        return True, "the job has not run yet"
+    changes = changes_to(configured_job(lakehouse, declared), live)
+    if changes:
+        return False, f"{'; '.join(map(str, changes))}. See `{lakehouse.command('plan', declared.name)}`"
+    code = code_of_generation(live)
+    since = f"; since batch {code.since}: {code.change}" if code.change else ""
+    return True, f"{live.name} is of this code{since}"
 
 
 def quarantined(lakehouse: Lakehouse, stream: str) -> Finding:

@@ -41,8 +41,8 @@ def check_generation(generation: Generation, job: KeyedJob) -> None:
     if changed:
         raise IncompatibleState(
             f"job {job.name} is declared otherwise than {generation.name} was created with: {'; '.join(map(str, changed))}. Set it "
-            f"back; or see whether its state can be moved (`keyfold plan {job.name}`), or try it on history (`keyfold try "
-            f"{job.name} BRANCH`), or let it read all events again with --full-refresh"
+            f"back; or ask what it takes (`keyfold plan {job.name}`): to move the state, or to try it on history and read all "
+            "events again with --full-refresh"
         )
 
 

@@ -10,10 +10,12 @@ import pytest
 from keyfold.dagster.assets import health
 from keyfold.dagster.resources import Keyfold
 from keyfold.ingestion import ingest
+from keyfold.keyed.generation.declaration import declaration_of
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import METRICS, SALES, WEATHER
+from tests.keyfold.keyed.toy_jobs import windows, windows_step
 from tests.made_generations import NOW, put_done, put_generation
 
 JOB = RIDE_SUMMARIES.name
@@ -145,9 +147,34 @@ def test_of_a_stream_with_private_columns_unknown_ones_are_counted_and_not_named
     assert "Ada" not in text
 
 
+def test_a_job_that_differs_from_its_live_generation_is_told_with_what_was_changed(lake, lakehouse):
+    assert health.changed(lakehouse, windows()) == (True, "the job has not run yet")
+    lake.click(("ann", 0))
+    lake.run(windows())
+    assert health.changed(lakehouse, windows()) == (True, "generation-0001 is of this code")
+    passed, text = health.changed(lakehouse, windows(delay="9m"))
+    assert (passed, "input clicks: delay: 5m → 9m (a move: " in text, "`keyfold plan windows" in text) == (
+        False,
+        True,
+        True,
+    )
+
+    def step(state, events, clock):
+        return windows_step(state, events, clock)
+
+    other = windows(step=step)
+    assert not health.changed(lakehouse, other)[0]
+    lake.click(("ann", 1))
+    lake.run(other)
+    passed, text = health.changed(lakehouse, other)
+    assert (passed, "generation-0001 is of this code; since batch 1: step: code changed" in text) == (True, True)
+
+
 def test_the_checks_of_a_job_run_in_dagster_and_only_warn(lakehouse):
     now = datetime.now(UTC)
-    put_done(put_generation(lakehouse, JOB), 0, events=100, rows={JOB: 1, f"late.{JOB}": 50}, watermark=now)
+    declaration = declaration_of(RIDE_SUMMARIES).model_dump(mode="json")
+    generation = put_generation(lakehouse, JOB, declaration=declaration, parameters=dict(RIDE_SUMMARIES.parameters))
+    put_done(generation, 0, events=100, rows={JOB: 1, f"late.{JOB}": 50}, watermark=now)
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(
             [dg.AssetSpec(JOB), health.health_checks(RIDE_SUMMARIES)],

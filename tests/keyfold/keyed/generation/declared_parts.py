@@ -339,7 +339,7 @@ PARTS = [
         "steps": Changed({"two": KIND == "b", "one": KIND == "a"}), "within": Changed("2h"),
     }, of_pattern),
     *(
-        Declared(step, {"condition": KIND == "b"}, {"condition": Changed(KIND == "c"), "where": Changed(pl.col("one_km") < KM)}, of_step)
+        Declared(step, {"condition": KIND == "b"}, {"condition": Changed(KIND == "c"), "where": Changed(pl.col("one_km") < KM, {"where": pl.col("one_km") > KM})}, of_step)
         for step in (Then, Next, Without)
     ),
     Declared(Timeout, {"after": timedelta(hours=1)}, {"after": Changed(timedelta(hours=2)), "in_": Changed("processing_time")}, of_timeout),
