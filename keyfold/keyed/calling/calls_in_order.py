@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from keyfold.keyed.calling.phases import NEVER, Call, Flags, Phases, Positions, Span, Timers, Times
-from keyfold.keyed.calling.step_call import Called, call_once, refuse_other_keys
+from keyfold.keyed.calling.step_call import Called, call_once, refuse_other_keys, within_calendar
 from keyfold.keyed.calling.upserts import keys_of, one_row_per_key
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import are_late
@@ -42,7 +42,8 @@ def call_step(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
         called = call_once(job, state, events, clock)
     else:
         called = _called(job, state, events, clock)
-    return one_row_per_key(job, called, keys_of(job, state, events))
+    # As tables have them: a key that is a time may be outside of the calendar.
+    return one_row_per_key(job, called, within_calendar(keys_of(job, state, events)))
 
 
 def _called(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Called:

@@ -211,6 +211,7 @@ def test_the_clock_tells_how_far_each_input_has_come():
 
     def step(state, events, clock):
         seen.append(dict(clock.watermarks))
+        assert clock.watermark == min(clock.watermarks.values())
         return Step(state=state, output=pl.DataFrame(schema=harness.written["hours"].schema))
 
     harness = TestHarness(replace(job(), step=step))
