@@ -45,6 +45,7 @@ POINTS = (
     "added: named",
     "added: committed",
     "quarantine: in both tables",
+    "quarantine: taken out",
     "erasure: files written",
     "erasure: committed",
     "maintenance: files joined",
