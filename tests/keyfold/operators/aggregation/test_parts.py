@@ -149,7 +149,13 @@ def test_aggregates_are_those_of_all_values_in_any_order_and_split(data, rows, o
 
 def test_a_sum_with_values_that_are_not_finite_is_python_s():
     inf, nan = math.inf, math.nan
-    for heats, told in (([1.0, inf], inf), ([-inf, 1.0], -inf), ([inf, -inf], nan), ([nan, 1.0], nan)):
+    for heats, told in (
+        ([1.0, inf], inf),
+        ([1e289, inf], inf),
+        ([-inf, 1e300], -inf),
+        ([inf, -inf], nan),
+        ([nan, 1.0], nan),
+    ):
         came = readings([("a", NOON, heat, None) for heat in heats])
         harness = play(OPERATORS["windows"](), [came[:1], came[1:]], NOON + 2 * HOUR, 1, [])
         assert str(harness.written["w"]["heat_sum"].item()) == str(told)
