@@ -65,3 +65,12 @@ def test_a_row_that_a_step_keeps_though_it_is_due_has_one_call_in_a_batch():
     seen.clear()
     harness.batch(None, advance_to=NOON + 6 * TIMEOUT)
     assert len(seen) == 2
+
+
+def test_a_key_whose_calls_return_changes_and_then_the_whole_state_has_the_rows_of_the_last():
+    harness = TestHarness(CASES["count with timeout, by changes and the whole"].job(timedelta(0)))
+    harness.batch(frame([Click("a", NOON, 0)]))
+    harness.batch(frame([Click("b", NOON + TICK, 0)]), advance_to=NOON + 5 * TIMEOUT)
+    harness.assert_nothing_lost()
+    assert harness.state.is_empty()
+    assert sorted(harness.written["visits"]["user"]) == ["a", "b"]
