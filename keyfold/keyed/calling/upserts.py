@@ -26,11 +26,16 @@ def one_row_per_key(job: KeyedJob, called: "Called", keys: pl.DataFrame) -> "Cal
         keys: the keys that the step was called with, in the types of the state; some may repeat.
 
     Raises:
-        AnswerError: a row of an upsert table is of another key.
+        AnswerError: a row of an upsert table is of another key, or lacks a value of the table's key.
     """
     tables, written_events = dict(called.tables), 0
     for table in job.own_tables:
         if table.key and (rows := tables.get(table.name)) is not None:
+            if lacking := [name for name in table.key if rows[name].null_count()]:
+                raise AnswerError(
+                    f"the step writes rows without a value in {', '.join(lacking)} to {table.name}, which is in the table's key: "
+                    "NULL equals nothing, so that no later row could replace them; fill it, or leave such rows out"
+                )
             given = keys.cast({name: rows.schema[name] for name in job.key})
             strange = rows.join(given, on=job.key, how="anti").height
             if strange:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from keyfold import Input, KeyedJob, KeyfoldError, Misconfigured, Step, TestHarness, Upsert, build_job
@@ -154,6 +155,22 @@ def test_a_row_of_a_key_that_the_step_was_not_given_is_refused_before_it_counts(
     # The batch did not count, so that the mended step continues with it.
     lake.run(of_clicks(numbered))
     assert lake.rows("numbered") == [("ann", 3)]
+
+
+def test_a_row_without_a_value_of_its_tables_key_is_refused_before_it_counts(lake):
+    """Merges match no NULL: such a row would stand once more after each batch."""
+    by_click = pa.schema([column.with_nullable(False) for column in TOTAL])
+
+    def unnamed(state, events, clock):
+        return Step(state=state, output=events.select("user", clicks=pl.lit(None, pl.Int64)))
+
+    job = replace(of_clicks(unnamed), tables=[Upsert(by_click, ("user", "clicks"), name="numbered", events=pl.lit(0))])
+    lake.click(("ann", 3))
+    with pytest.raises(
+        KeyfoldError, match="writes rows without a value in clicks to numbered, which is in the table's key"
+    ):
+        lake.run(job)
+    assert lake.live("numbered").journal.last_done() is None
 
 
 @pytest.fixture
