@@ -5,6 +5,7 @@ import struct
 from collections.abc import Callable
 from decimal import Context, Decimal, Inexact, InvalidOperation
 
+import numpy as np
 import polars as pl
 
 from keyfold.times import exact_times
@@ -95,7 +96,11 @@ def _as_float(given: pl.Series, wanted: pl.DataType) -> pl.Series:
 
 
 def _nearest(number: Decimal, *, is_narrow: bool) -> float | None:
-    """Return the nearest float, if it is the number when it is written with as many digits; None if not."""
+    """Return the nearest float, if it is the number when it is written with as many digits, or with the fewest that tell it.
+
+    These are not always the same: 2**-24 is halfway between two numbers of 16 digits, and `%.15e` writes the other one than Python;
+    and below a power of two floats are twice as dense as above it.
+    """
     try:
         nearest = float(number)
         if is_narrow:
@@ -103,7 +108,9 @@ def _nearest(number: Decimal, *, is_narrow: bool) -> float | None:
     except OverflowError:
         return None
     digits = len("".join(map(str, number.as_tuple().digits)).strip("0"))
-    return nearest if Decimal(f"{nearest:.{max(digits - 1, 0)}e}") == number else None
+    shortest = np.format_float_scientific(np.float32(nearest) if is_narrow else np.float64(nearest))
+    written = (f"{nearest:.{max(digits - 1, 0)}e}", shortest)
+    return nearest if number in map(Decimal, written) else None
 
 
 def _as_decimal(given: pl.Series, wanted: pl.DataType) -> pl.Series:

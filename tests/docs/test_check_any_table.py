@@ -32,4 +32,4 @@ def test_checks_of_the_page_see_new_rows_or_all_and_block_by_severity(tmp_path):
         for rows in (2, 2, 6)
         for line in (f"city_is_there True ERROR True {rows}", f"fare_is_positive False WARN False {rows}")
     ]
-    assert modules == "['keyfold.errors', 'keyfold.lazy_names']"
+    assert modules == "['keyfold.errors', 'keyfold.lazy_names', 'keyfold.sql_bounds']"

@@ -38,9 +38,9 @@ def as_int(value) -> int | None:
 
 
 def is_float_of(number: Decimal, nearest: float) -> bool:
-    """Whether the float, written with as many digits, is the number."""
+    """Whether the float, written with as many digits or as Python writes it, is the number."""
     digits = len("".join(map(str, number.as_tuple().digits)).strip("0")) or 1
-    return Context(prec=digits).plus(Decimal(nearest)) == number
+    return number in (Context(prec=digits).plus(Decimal(nearest)), Decimal(repr(nearest)))
 
 
 @examples(200)
@@ -81,6 +81,22 @@ def test_decimals_and_texts_as_floats_are_told_from_all_others_of_so_many_digits
 def test_a_float_in_any_text_that_tells_it_is_that_float(floats, spelling):
     texts = pl.Series([spelling(one) for one in floats], dtype=pl.String)
     assert exact_cast(texts, pl.Float64()).to_list() == floats
+
+
+def test_each_power_of_two_is_read_from_the_texts_that_libraries_write():
+    """2**-24 is halfway between two numbers of 16 digits, of which Python writes one, and C's `%.15e` the other."""
+    powers = [2.0**power for power in range(-1074, 1024)]
+    for spelling in (repr, "{:.15e}".format, "{:.16e}".format):
+        told = [power for power in powers if float(spelling(power)) == power]
+        texts = pl.Series([spelling(power) for power in told])
+        assert exact_cast(texts, pl.Float64()).to_list() == told
+    narrow = pl.Series(powers).filter(pl.Series(powers) < 2.0**128).cast(pl.Float32)
+    assert exact_cast(narrow.cast(pl.String), pl.Float32()).to_list() == narrow.to_list()
+
+
+@pytest.mark.parametrize("text", ["1e-400", "-1e400", "1e999999999", "1e-999999999"])
+def test_a_number_beyond_all_floats_is_none_and_takes_no_time(text):
+    assert exact_cast(pl.Series([text]), pl.Float64()).to_list() == [None]
 
 
 @examples(200)

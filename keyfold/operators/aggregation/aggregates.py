@@ -1,7 +1,7 @@
 """Aggregate functions: count, sum, mean, first, quantile, …; of which values they can be, and of which type they are."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
@@ -256,9 +256,9 @@ _OF_NUMBERS = (*_SUMS, "mean", "quantile")
 
 
 def readable(source: Input) -> pa.Schema:
-    """Return the columns that values may be of: those that the job reads, and all others of the table."""
-    events = source.schema
-    return pa.schema([*events, *(one for one in source.stream.event_schema if one.name not in events.names)])
+    """Return the columns that keys and values may be of: those that the job reads, and all others of the table or derived."""
+    events, others = source.schema, replace(source, columns=None).schema
+    return pa.schema([*events, *(column for column in others if column.name not in events.names)])
 
 
 def type_in(where: str, value: pl.Expr, columns: pa.Schema) -> pl.DataType:

@@ -113,7 +113,7 @@ class OutputColumns:
                 raise Misconfigured(
                     f"job {self.job}: {name} is a column of the key, or one that the operator makes; give the aggregate another name"
                 )
-        of_events = [field_of(f"job {self.job}: key", name, self.source.schema) for name in by]
+        of_events = [field_of(f"job {self.job}: key", name, readable(self.source)) for name in by]
         for one in of_events:
             if one.name in self.key:
                 self.source.check_key(f"job {self.job}: input {self.source.stream.name}", one)
