@@ -106,7 +106,10 @@ def drift(
     place = to_place(source) if source is not None else landing_folder(lakehouse, stream)
     if not place.exists():
         raise KeyfoldError(f"{place} does not exist: give a file, or a folder of files, with --from")
-    unknown, unreadable = find_drift(declared, newest_files(declared, place) if place.is_dir() else [place])
+    if place.is_dir():
+        unknown, unreadable = find_drift(declared, newest_files(declared, place), place)
+    else:
+        unknown, unreadable = find_drift(declared, [place])
     files = {str(file): names for file, names in unknown.items()}
     if declared.private:
         # In a file without a header, the first row's values are taken for names.

@@ -117,7 +117,7 @@ def _admitted(landing: Place, file: LandedFile) -> AdmittedFile | None:
     digest = file.tag
     if file.refused is None and not digest:
         try:
-            digest = fingerprint(landing / file.path)
+            digest = fingerprint(landing / file.path, landing)
         except FileNotFoundError:
             return None
         except OSError:  # the reader will report the error

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from keyfold.ingestion.listing import cannot_be_read, list_files
 from keyfold.ingestion.parsing import UnreadableFileError, faults_of_files
 from keyfold.ingestion.parsing.csv_lines import MAX_COLUMNS
 from keyfold.ingestion.parsing.text import READABLE, file_type, open_text
-from keyfold.lakehouse.reading import parquet_file
+from keyfold.lakehouse.files import open_for_reading
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 from keyfold.stream.source import EACH, PLACE, TEXT_OF, Path, name_of, path_of
@@ -50,7 +51,7 @@ def newest_files(stream: Stream, landing: Place) -> list[Place]:
     return [landing / file.path for file in sorted(files, key=lambda file: file.changed_at)[-_NEWEST_FILES:]]
 
 
-def find_drift(stream: Stream, files: Iterable[Place]) -> Drift:
+def find_drift(stream: Stream, files: Iterable[Place], landing: Place | None = None) -> Drift:
     """Return the raw columns of files that their stream does not know.
 
     They are ignored without harm. Of JSON, the first 100 lines are read. A column that a file lacks is no matter here: if it is
@@ -58,6 +59,7 @@ def find_drift(stream: Stream, files: Iterable[Place]) -> Drift:
 
     Args:
         files: its newest landing files.
+        landing: their folder, which no link may lead out of; None if links may lead anywhere.
     """
     # Paths that the stream uses, paths that are known (used or ignored), and objects of which only some fields are used.
     taken = {path for name in stream.raw_names if name != PLACE for path in _paths(name.removesuffix(TEXT_OF))}
@@ -68,7 +70,7 @@ def find_drift(stream: Stream, files: Iterable[Place]) -> Drift:
     unreadable: dict[Place, str] = {}
     for file in () if TEXT_OF in stream.raw_names else files:
         try:
-            names = {_stranger(path, known, opened) for path in _columns(file)} - {""}
+            names = {_stranger(path, known, opened) for path in _columns(file, landing)} - {""}
         except UnreadableFileError as error:
             unreadable[file] = str(error)
         except ChildEndedError as error:
@@ -93,7 +95,7 @@ def _paths(name: str) -> tuple[Path, Path]:
     return (name,), tuple(step if isinstance(step, str) else EACH for step in path_of(name))
 
 
-def _columns(file: Place) -> frozenset[Path]:
+def _columns(file: Place, landing: Place | None) -> frozenset[Path]:
     """Return the paths of the values in a file's rows.
 
     Raises:
@@ -105,20 +107,22 @@ def _columns(file: Place) -> frozenset[Path]:
     with faults_of_files():
         if form == "parquet":
             # In a child process, which a corrupt file may end.
-            return next(in_child(_columns_of_parquet, file))
+            return next(in_child(_columns_of_parquet, file, landing))
         is_csv = form == "csv"
-        with open_text(file) as source:
+        with open_text(file, landing) as source:
             # Bounded, since a file may be a single line of gigabytes.
             lines = [source.readline(_LINE_BYTES) for _ in range(1 if is_csv else _LINES)]
     return _of_header(lines[0]) if is_csv else frozenset(path for line in lines for path in _of_line(line))
 
 
-def _columns_of_parquet(file: Place) -> Iterator[frozenset[Path]]:
-    if not file.stat().st_size:  # as ingest reads it
-        yield frozenset()
-        return
-    with parquet_file(file) as opened:
-        yield frozenset(path for field in opened.schema_arrow for path in _of_type((field.name,), field.type))
+def _columns_of_parquet(file: Place, landing: Place | None) -> Iterator[frozenset[Path]]:
+    import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
+
+    with open_for_reading(file, within=landing) as opened:
+        if not opened.seek(0, os.SEEK_END):  # as ingest reads it
+            yield frozenset()
+            return
+        yield frozenset(path for field in pq.read_schema(opened) for path in _of_type((field.name,), field.type))
 
 
 def _of_header(line: bytes) -> frozenset[Path]:

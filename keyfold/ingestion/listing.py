@@ -12,7 +12,8 @@ settling time, or a mount caches times for longer (NFS: `acregmax`, a minute), u
 Objects in a bucket are always complete, and the store's tag identifies their content.
 
 Links that lead out of the folder are not followed: a user who may write to the folder must not read other files through it. They
-are listed as refused, and so are links that lead nowhere, in a circle or where this user may not go.
+are listed as refused, and so are links that lead nowhere, in a circle or where this user may not go. Readers check once more
+while they open a file (`open_for_reading`), since a link may take its place at any time.
 """
 
 import os
@@ -28,6 +29,7 @@ from keyfold.errors import Misconfigured
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.files import files_below, fingerprint
+from keyfold.storage.entries import is_below
 from keyfold.storage.place import Place, is_in_bucket, local_path, path_below, to_place
 from keyfold.storage.remote_path import StoreError
 from keyfold.times import micros
@@ -159,7 +161,7 @@ def _leads_out(top: str, path: "str | os.PathLike[str]") -> str | None:
     # The system follows forty links at most, so that `realpath`, which calls itself for each, ends.
     os.stat(path)
     place = os.path.realpath(path)
-    return None if _is_below(place, top) else f"the link leads out of the landing folder, to {_readable(place)[0]}"
+    return None if is_below(place, top) else f"the link leads out of the landing folder, to {_readable(place)[0]}"
 
 
 def _files(
@@ -210,22 +212,24 @@ def _files(
     return files, folders, faults
 
 
-def is_as_admitted(file: Place, size: int, times: tuple[int, int], digest: str) -> bool:
+def is_as_admitted(landing: Place, file: Place, size: int, times: tuple[int, int], digest: str) -> bool:
     """Whether a file has not changed since it was admitted.
 
     Args:
+        landing: the landing folder, which its content must be in.
+        file: the file.
         size: its size then, in bytes.
         times: its modification time and inode change time then, in nanoseconds since 1970.
         digest: its `fingerprint` then.
     """
     try:
         if (path := local_path(file)) is None:
-            return fingerprint(file) == digest
+            return fingerprint(file, landing) == digest
         status = os.stat(path)
         if (status.st_size, status.st_mtime_ns, status.st_ctime_ns) == (size, *times):
             return True
         # A copied or touched file has other times but the same content.
-        return status.st_size == size and fingerprint(file) == digest
+        return status.st_size == size and fingerprint(file, landing) == digest
     except FileNotFoundError:
         return False
     except StoreError:
@@ -255,10 +259,6 @@ def _readable(path: str) -> tuple[str, str | None]:
         return content.decode(), None
     except UnicodeDecodeError:
         return content.decode(errors="backslashreplace") + "/", _NOT_UTF_8
-
-
-def _is_below(place: str, top: str) -> bool:
-    return place == top or place.startswith(top.rstrip("/") + "/")
 
 
 def _changed_at(entry: "os.DirEntry[str] | None") -> int | None:

@@ -94,12 +94,12 @@ def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriter | None:
     path = split.landing / file.path
     if refused := file.refused or refusal(split.landing, file.path):
         taken = _rejected(split, path, UnreadableFileError(refused))
-    elif not _is_as_planned(path, file):
+    elif not _is_as_planned(split, path, file):
         return None
     else:
         taken = _parsed(split, place, path)
         # Check again at the end: a file that changed while it was read is discarded, and read by a later run.
-        if not _is_as_planned(path, file):
+        if not _is_as_planned(split, path, file):
             taken.discard()
             return None
     taken.count_file()
@@ -133,5 +133,5 @@ def _rejected(split: Split, path: Place, error: UnreadableFileError) -> SplitWri
     return taken
 
 
-def _is_as_planned(path: Place, file: AdmittedFile) -> bool:
-    return is_as_admitted(path, file.size, (file.modified_at, file.changed_at), file.fingerprint)
+def _is_as_planned(split: Split, path: Place, file: AdmittedFile) -> bool:
+    return is_as_admitted(split.landing, path, file.size, (file.modified_at, file.changed_at), file.fingerprint)

@@ -121,16 +121,18 @@ def new_file(path: Place, named: Callable[[IO[bytes]], str] | None = None) -> Ab
     return storage_of(path).new_file(path, named)
 
 
-def open_for_reading(path: Place, read_ahead: int = 0) -> IO[bytes]:
+def open_for_reading(path: Place, read_ahead: int = 0, within: Place | None = None) -> IO[bytes]:
     """Open a file for reading. From a store, only the ranges that are read are fetched.
 
     Args:
         read_ahead: bytes that are fetched from a store at a time, for callers that read large pieces in order.
+        within: a folder that no link may lead out of, also if one is put there meanwhile; None if links may lead anywhere.
 
     Raises:
-        OSError: it cannot be opened, or is a pipe, a device or another kind of entry, which is never waited for.
+        OSError: it cannot be opened, or is a pipe, a device or another kind of entry, which is never waited for; or a link
+            leads out of `within`.
     """
-    return storage_of(path).open(path, read_ahead)
+    return storage_of(path).open(path, read_ahead, within)
 
 
 def open_found(file: FoundFile) -> IO[bytes]:
@@ -142,13 +144,16 @@ def open_found(file: FoundFile) -> IO[bytes]:
     return storage_of(file.path).open_found(file)
 
 
-def fingerprint(path: Place) -> str:
+def fingerprint(path: Place, within: Place) -> str:
     """Return a digest of a file's whole content (XXH3, 128 bits), or the store's tag of an object.
 
+    Args:
+        within: a folder that no link may lead out of.
+
     Raises:
-        OSError: the file cannot be read, or is no longer a regular file.
+        OSError: the file cannot be read, is no longer a regular file, or a link leads out of `within`.
     """
-    return storage_of(path).fingerprint(path)
+    return storage_of(path).fingerprint(path, within)
 
 
 def second_name(path: Place, other: Place) -> None:

@@ -25,10 +25,11 @@ class Bucket:
         except FileNotFoundError:
             return ""
 
-    def fingerprint(self, path: ObjectPath) -> str:
+    def fingerprint(self, path: ObjectPath, within: ObjectPath) -> str:
         return path.stat().e_tag or ""
 
-    def open(self, path: ObjectPath, read_ahead: int) -> IO[bytes]:
+    def open(self, path: ObjectPath, read_ahead: int, within: ObjectPath | None) -> IO[bytes]:
+        # A bucket has no links that could lead elsewhere.
         return path.open_reader(read_ahead) if read_ahead else path.open_reader()
 
     def open_found(self, file: FoundFile) -> IO[bytes]:

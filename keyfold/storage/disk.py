@@ -14,7 +14,7 @@ import xxhash
 
 from keyfold.errors import KeyfoldError, Locked, Misconfigured
 from keyfold.machine import A_LOOK, is_locked, take
-from keyfold.storage.entries import OtherEntry, files_in, make_folders, open_below, open_regular
+from keyfold.storage.entries import OtherEntry, files_in, make_folders, open_below, open_regular, open_within
 from keyfold.storage.place import FoundFile, Place, local_path
 
 _ASIDE = ".aside-"
@@ -31,16 +31,17 @@ class Disk:
     def tag_of(self, path: Path) -> str:
         return ""
 
-    def fingerprint(self, path: Path) -> str:
-        with open_regular(path, buffered=False) as file:
+    def fingerprint(self, path: Path, within: Path) -> str:
+        with open_within(within, path, buffered=False) as file:
             digest = xxhash.xxh3_128()
             while part := file.read(_READ_AT_ONCE):
                 digest.update(part)
             return digest.hexdigest()
 
-    def open(self, path: Path, read_ahead: int) -> IO[bytes]:
+    def open(self, path: Path, read_ahead: int, within: Path | None) -> IO[bytes]:
         # Unbuffered for callers that read large pieces, which a buffer would only copy.
-        return open_regular(path, buffered=not read_ahead)
+        buffered = not read_ahead
+        return open_regular(path, buffered=buffered) if within is None else open_within(within, path, buffered=buffered)
 
     def open_found(self, file: FoundFile) -> IO[bytes]:
         assert isinstance(file.folder, Path)  # noqa: S101 - narrows: only the files of a disk come here

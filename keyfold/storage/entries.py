@@ -2,7 +2,8 @@
 
 A folder that others may write to can hold anything: a pipe, which blocks who opens it; a link that leads elsewhere, to itself or
 nowhere; folders that are deeper than any call stack. Such an entry costs itself alone, also if it takes a file's place between the
-listing and the opening.
+listing and the opening. `open_below` follows no link. Both ways of opening what lies in such a folder rest on it: backups pass it
+the paths that `files_in` lists, and ingest, through `open_within`, those that links lead to.
 """
 
 import errno
@@ -62,7 +63,30 @@ def open_regular(path: Path, *, buffered: bool = True) -> IO[bytes]:
     return _checked(file, path, buffered=buffered)
 
 
-def open_below(folder: Path, below: str) -> IO[bytes]:
+def open_within(folder: Path, path: Path, *, buffered: bool = True) -> IO[bytes]:
+    """Open a regular file that a path below a folder leads to; links are followed as long as they lead below the folder.
+
+    The path that they lead to is opened without following any: so a link that is put there between the two leads nowhere.
+
+    Raises:
+        NoRegularFileError: a link leads out of the folder, or it is another kind of entry.
+        OSError: it cannot be opened.
+    """
+    try:
+        top, place = os.path.realpath(folder), os.path.realpath(path)
+    except RecursionError:  # it calls itself for each link
+        raise NoRegularFileError(None, "too many links lead to each other", str(path)) from None
+    if not is_below(place, top):
+        raise NoRegularFileError(None, "a link leads out of its folder", str(path))
+    return open_below(Path(top), os.path.relpath(place, top), buffered=buffered)
+
+
+def is_below(place: str, top: str) -> bool:
+    """Whether a resolved path is that of a folder, or below it."""
+    return place == top or place.startswith(top.rstrip("/") + "/")
+
+
+def open_below(folder: Path, below: str, *, buffered: bool = False) -> IO[bytes]:
     """Open a regular file below a folder, by a path no part of which is a link, also if somebody puts one there meanwhile.
 
     Raises:
@@ -85,7 +109,7 @@ def open_below(folder: Path, below: str) -> IO[bytes]:
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         os.close(parent)
-    return _checked(file, folder / below, buffered=False)
+    return _checked(file, folder / below, buffered=buffered)
 
 
 def files_in(folder: Path, others: Callable[[OtherEntry], None] | None = None) -> Iterator[FoundFile]:

@@ -200,7 +200,7 @@ def drift(stream: Stream, landing: Place) -> Finding:
     newest = newest_files(stream, landing)
     if not newest:
         return True, "no files in the landing folder"
-    found = find_drift(stream, newest).unknown
+    found = find_drift(stream, newest, landing).unknown
     differences = [
         f"{_plain(file.name)} has {_unknown(stream, names)}, unknown to {stream.name}" for file, names in found.items()
     ]

@@ -52,7 +52,8 @@ def parse_file(
         stream: the stream of its rows.
         path: the file, whose extension determines its format.
         arrived: when it was admitted (UTC).
-        landing: the folder to which the path is relative, for columns taken from it; without it, the file's name is used.
+        landing: the landing folder, which no link may lead out of. Columns taken from the path take what is below it; without
+            it, the file's name.
         oldest: the oldest event time that is accepted; None if any is.
 
     Raises:
@@ -60,7 +61,7 @@ def parse_file(
     """
     value, beginning = path_value(path, landing), Beginning()
     with faults_of_files():
-        for rows in _read(stream, path):
+        for rows in _read(stream, path, landing):
             if rows.columns.num_rows:
                 parts = (validate_rows(stream, part, arrived, value, oldest) for part in exploded(stream, rows))
             else:
@@ -116,14 +117,16 @@ def faults_of_files() -> Iterator[None]:
         ) from None
 
 
-def _read(stream: Stream, path: Place) -> Iterator[Rows]:
+def _read(stream: Stream, path: Place, landing: Place | None) -> Iterator[Rows]:
     """Read the rows of a stream."""
     form = file_type(path).format
     if form is None:
         raise UnreadableFileError(f"the file's extension is not one that ingest reads ({READABLE})")
     if form == "parquet":
-        return read_parquet(stream.raw_schema, path, stream.max_file_bytes, stream.max_line_bytes)
-    text = read_chunks(path, max_line=stream.max_line_bytes, max_bytes=stream.max_file_bytes)
+        return read_parquet(
+            stream.raw_schema, path, landing, max_bytes=stream.max_file_bytes, max_row=stream.max_line_bytes
+        )
+    text = read_chunks(path, landing, max_line=stream.max_line_bytes, max_bytes=stream.max_file_bytes)
     if form == "json":
         return read_json(stream.raw_schema, text, stream.missing)
     if unfit := _unfit_for_csv(stream):

@@ -28,21 +28,25 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBL
 """Minimum bytes of a value by physical type, except for types with a declared length."""
 
 
-def read_parquet(schema: pa.Schema, path: Place, max_bytes: int, max_row: int) -> Iterator[Rows]:
+def read_parquet(
+    schema: pa.Schema, path: Place, landing: Place | None, *, max_bytes: int, max_row: int
+) -> Iterator[Rows]:
     """Read a Parquet file.
 
     Args:
         schema: the raw columns of the stream.
+        path: the file.
+        landing: the landing folder, which no link may lead out of; None if links may lead anywhere.
         max_bytes: maximum bytes of all values, decompressed, with repeated values counted in each row.
         max_row: maximum bytes of a row.
 
     Raises:
         UnreadableFileError: the file has a column of the schema twice, or exceeds a limit.
-        OSError, pyarrow.ArrowException: the file is broken.
+        OSError, pyarrow.ArrowException: the file is broken, or a link leads out of the folder.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
 
-    with open_for_reading(path) as opened:
+    with open_for_reading(path, within=landing) as opened:
         # An empty file has no rows, as in other formats. Parquet's reader would call it broken.
         if not opened.seek(0, os.SEEK_END):
             return

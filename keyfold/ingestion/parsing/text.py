@@ -46,13 +46,13 @@ class UnreadableFileError(WorkFailedError):
         self.sample = sample
 
 
-def read_chunks(path: Place, *, max_line: int, max_bytes: int) -> Iterator[bytearray]:
-    """Read the chunks of a text file, which is decompressed if its name ends in .gz; see `chunks`.
+def read_chunks(path: Place, landing: Place | None = None, *, max_line: int, max_bytes: int) -> Iterator[bytearray]:
+    """Read the chunks of a text file, which is decompressed if its name ends in .gz; see `open_text` and `chunks`.
 
     Raises:
         OSError, EOFError, zlib.error: the file cannot be read or decompressed.
     """
-    with open_text(path) as source:
+    with open_text(path, landing) as source:
         yield from chunks(source, max_line=max_line, max_bytes=max_bytes)
 
 
@@ -240,11 +240,15 @@ def file_type(path: Place | PurePath) -> FileType:
 
 
 @contextmanager
-def open_text(path: Place) -> Iterator[IO[bytes] | gzip.GzipFile]:
+def open_text(path: Place, landing: Place | None = None) -> Iterator[IO[bytes] | gzip.GzipFile]:
     """Open a text file, and decompress it if its name says that it is compressed.
 
+    Args:
+        path: the file.
+        landing: the landing folder, which no link may lead out of; None if links may lead anywhere.
+
     Raises:
-        OSError: the file cannot be read.
+        OSError: the file cannot be read, or a link leads out of the folder.
     """
-    with open_for_reading(path, _READ_AHEAD) as file:
+    with open_for_reading(path, _READ_AHEAD, landing) as file:
         yield gzip.GzipFile(fileobj=file) if file_type(path).is_compressed else file

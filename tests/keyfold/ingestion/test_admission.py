@@ -142,7 +142,8 @@ def test_a_known_file_costs_a_look_at_its_status_alone_and_no_content_is_compare
     assert len(known) == 50
     digests: list[Path] = []
     monkeypatch.setattr(
-        "keyfold.ingestion.admission.fingerprint", lambda path: digests.append(path) or fingerprint(path)
+        "keyfold.ingestion.admission.fingerprint",
+        lambda path, within: digests.append(path) or fingerprint(path, within),
     )
     put(landing / "1/1.json", "one\n")
     put(landing / "2/new.json")

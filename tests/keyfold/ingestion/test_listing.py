@@ -71,7 +71,7 @@ def test_pipes_are_not_read_and_keep_nobody_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe.ndjson")
     assert seen(tmp_path) == []
     with pytest.raises(OSError, match="not a regular file"):
-        fingerprint(tmp_path / "pipe.ndjson")
+        fingerprint(tmp_path / "pipe.ndjson", tmp_path)
 
 
 def test_a_fingerprint_covers_the_whole_file(tmp_path):
@@ -82,10 +82,10 @@ def test_a_fingerprint_covers_the_whole_file(tmp_path):
         if at is not None:
             changed[at] = 1
         file.write_bytes(changed)
-        found.add(fingerprint(file))
+        found.add(fingerprint(file, tmp_path))
     assert len(found) == 6
     file.write_bytes(content + bytes(1))
-    assert fingerprint(file) not in found
+    assert fingerprint(file, tmp_path) not in found
 
 
 def test_a_name_that_is_not_utf_8_is_refused_under_a_path_that_no_other_file_has(tmp_path):

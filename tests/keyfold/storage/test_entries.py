@@ -80,6 +80,29 @@ def test_a_link_that_has_taken_the_place_of_a_folder_on_the_way_is_not_followed(
         assert opened.read() == ROWS.encode()
 
 
+def test_links_are_followed_as_long_as_they_lead_below_the_folder(folder: Path, tmp_path: Path):
+    (tmp_path / "outside" / "secret").write_text("secret")
+    (tmp_path / "link").symlink_to(folder)
+    make_folders(folder / "deep")
+    (folder / "deep" / "file").write_text(ROWS)
+    (folder / "folder").symlink_to("deep")
+    (folder / "absolute").symlink_to(tmp_path / "link" / "folder" / "file")
+    (folder / "deep" / "relative").symlink_to("../folder/file")
+    for path in ("deep/file", "folder/file", "absolute", "deep/relative", "folder/relative"):
+        for top in (folder, tmp_path / "link"):
+            with open_for_reading(top / path, within=top) as opened:
+                assert opened.read() == ROWS.encode()
+    (folder / "out").symlink_to(tmp_path / "outside" / "secret")
+    (folder / "all").symlink_to(tmp_path / "outside")
+    (folder / "circle").symlink_to("circle")
+    (folder / "itself").symlink_to(".")
+    for number in range(1500):
+        (folder / f"{number}").symlink_to(f"{number + 1}")
+    for path in ("out", "all/secret", "../outside/secret", "circle", "itself", "0"):
+        with pytest.raises(NoRegularFileError):
+            open_for_reading(folder / path, within=folder)
+
+
 def test_a_file_that_is_gone_is_called_so(folder: Path):
     with pytest.raises(FileNotFoundError):
         open_found(FoundFile(folder, "gone/file", 0, 0))
