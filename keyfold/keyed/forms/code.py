@@ -1,7 +1,9 @@
 """The code of a function: its source, and the functions, classes and constants of the project that it uses, also indirectly.
 
 Comments, docstrings, annotations and formatting do not count, nor do the names of modules: moved code is the same code. Values
-of closures and of partial functions count. Of an installed package only the name counts, of which the function is.
+of closures and of partial functions count, but for fields that belong to a place and not to the code, such as the address of a
+service: those of Pydantic's models with `exclude=True`, and those of dataclasses with `compare=False`. Of an installed package
+only the name counts, of which the function is.
 """
 
 import ast
@@ -215,7 +217,9 @@ class _Reader:
 
     def _other(self, value: Any) -> Any:
         if dataclasses.is_dataclass(value):
-            fields = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
+            fields = {
+                field.name: getattr(value, field.name, None) for field in dataclasses.fields(value) if field.compare
+            }
             return ["object", self.form(type(value)), {name: self.form(one) for name, one in fields.items()}]
         if type(value).__module__ in _BY_TEXT:
             return ["value", type(value).__name__, str(value)]

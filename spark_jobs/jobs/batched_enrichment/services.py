@@ -26,13 +26,18 @@ _NAME = r"[a-z0-9][a-z0-9_-]{0,63}"
 
 
 class Service(BaseModel):
-    """A service that may be called. It has the token's variable, not the token, which a worker reads when it calls."""
+    """A service that may be called. It has the token's variable, not the token, which a worker reads when it calls.
+
+    Its fields are those of a place where the job runs, and no part of its code: they are excluded from the job's fingerprint.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    url: str = Field(description="URL to which batches are sent by POST")
+    url: str = Field(description="URL to which batches are sent by POST", exclude=True)
     token_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = Field(
-        default=None, description="Environment variable of the Spark workers with the service's bearer token"
+        default=None,
+        description="Environment variable of the Spark workers with the service's bearer token",
+        exclude=True,
     )
 
     @field_validator("url")

@@ -1,5 +1,6 @@
 """The code of a function is what it does: other source or values are other code, a moved, renamed or reformatted module is not."""
 
+import dataclasses
 import functools
 import importlib
 import itertools
@@ -10,6 +11,7 @@ import textwrap
 
 import polars as pl
 import pytest
+from pydantic import BaseModel, Field
 
 from keyfold.keyed.forms.code import code_of
 
@@ -190,6 +192,27 @@ def test_what_an_object_has_computed_for_itself_does_not_count():
     used = Threshold(3)
     used.cache = "large"
     assert code_of(used) == code_of(Threshold(3))
+
+
+class Service(BaseModel):
+    retries: int = 3
+    address: str = Field("http://127.0.0.1", exclude=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+    retries: int = 3
+    address: str = dataclasses.field(default="http://127.0.0.1", compare=False)
+
+
+@pytest.mark.parametrize("kind", [Service, Server])
+def test_settings_of_a_place_do_not_count_and_others_do(kind):
+    def code(**settings):
+        used = kind(**settings)
+        return code_of(lambda: used).digest
+
+    assert code(address="https://geo.example.org") == code()
+    assert code(retries=4) != code()
 
 
 def test_functions_that_call_each_other_have_an_end():

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from keyfold.errors import KeyfoldError
+from keyfold.keyed.generation.declaration import declaration_of
 from keyfold.keyed.job.building import build_job
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, Service, enrichment_services, find_service
@@ -96,3 +97,12 @@ def test_a_token_goes_over_plain_http_on_this_machine_alone():
     for host in ("127.0.0.1:8077", "localhost", "[::1]:9", "127.9.9.9"):
         (service,) = enrichment_services(settings({"geo": {**GEO, "url": f"http://{host}/"}})).values()
         assert service.token_variable == "GEO_TOKEN"  # noqa: S105 - a name
+
+
+def test_the_address_of_the_service_is_no_code_of_the_job(monkeypatch):
+    """Otherwise the job's page would say that its code has changed wherever another service is configured."""
+    declared = set()
+    for services in ({"geo": GEO}, {"tiles": TILES}):
+        monkeypatch.setenv(SERVICES_VARIABLE, json.dumps(services))
+        declared.add(declaration_of(build_job(BATCHED_ENRICHMENT, {})).model_dump_json())
+    assert len(declared) == 1
