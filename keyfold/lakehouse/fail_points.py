@@ -48,6 +48,8 @@ POINTS = (
     "quarantine: taken out",
     "erasure: files written",
     "erasure: committed",
+    "index: ids written",
+    "index: amended",
     "maintenance: files joined",
     "maintenance: files deleted",
     "sink: before",

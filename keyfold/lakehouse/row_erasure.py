@@ -45,7 +45,8 @@ def add_rows(table: Place, rows: pl.DataFrame, schema: pa.Schema, names: Sequenc
 
     For `erased_rows`, they are the opposite of erased rows.
 
-    Call `forget_added` once they are gone where they come from. Call both only while no other process writes to the table.
+    Call `forget_added` once they are gone where they come from, and nothing is left to do. Call both only while no other process writes
+    to the table.
 
     Args:
         table: an existing Delta table.
@@ -73,9 +74,18 @@ def add_rows(table: Place, rows: pl.DataFrame, schema: pa.Schema, names: Sequenc
     return number
 
 
-def forget_added(table: Place) -> None:
-    """Forget the names of added rows: none of them is added again."""
-    (table / _ADDED).unlink(missing_ok=True)
+def forget_added(table: Place, names: Collection[str]) -> None:
+    """Forget names of added rows once all that belongs to their move is done; those of a call that was cut off stay.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    record, forgotten = table / _ADDED, frozenset(names)
+    left = {at: [name for name in ones if name not in forgotten] for at, ones in _added(record).items()}
+    if left := {at: ones for at, ones in left.items() if ones}:
+        write_json(record, left)
+    else:
+        record.unlink(missing_ok=True)
 
 
 def _added(record: Place) -> dict[str, list[str]]:
@@ -87,8 +97,10 @@ def _added(record: Place) -> dict[str, list[str]]:
 
 def unfinished_additions(table: Place) -> dict[str, int]:
     """Return the names of rows that were added and not forgotten since, with the number of their addition."""
+    if not (added := _added(table / _ADDED)):
+        return {}
     number = DeltaTable(str(table)).transaction_version(_ADDITIONS) or 0
-    return {name: int(at) for at, names in _added(table / _ADDED).items() if int(at) <= number for name in names}
+    return {name: int(at) for at, names in added.items() if int(at) <= number for name in names}
 
 
 def last_transaction(table: Place, name: str) -> int:

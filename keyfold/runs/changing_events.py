@@ -16,6 +16,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import downstream_of, in_order
 from keyfold.keyed.plans.inputs import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
+from keyfold.lakehouse.fail_points import reached
 from keyfold.runs.chains import held
 from keyfold.stream import Stream
 
@@ -83,7 +84,8 @@ def check_can_be_replayed(lakehouse: Lakehouse, jobs: Iterable[KeyedJob]) -> Non
 def index_anew(lakehouse: Lakehouse, stream: Stream, events: pl.DataFrame, *, remain: bool) -> None:
     """Have the index of ids know events as they are now, or, if they do not remain in the event table, no longer.
 
-    What it knew of these ids goes, so that the same call may be repeated after one that was cut off.
+    What it knew of these ids goes, so that the same call may be repeated after one that was cut off. Of events that do not remain, only
+    the ids count.
 
     Raises:
         OSError: the disk is full or fails.
@@ -102,7 +104,9 @@ def index_anew(lakehouse: Lakehouse, stream: Stream, events: pl.DataFrame, *, re
         if remain:
             new = write_segment(birth.segments, ids.take(ids.sorted_order()))
             live = merge_segments(birth.segments, [*live, new])
+        reached("index: ids written")
         journal.amend([], [done.model_copy(update={"segments": live})])
+        reached("index: amended")
         sweep_segments(birth.segments, {one.name for one in live})
         record_checksums(birth.journal, birth.checksummed, done.batch)
 

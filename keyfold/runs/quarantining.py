@@ -8,6 +8,7 @@ The same call completes one that was cut off: until then, a job that has read th
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import reduce
 from hashlib import sha256
 from operator import and_, or_
@@ -18,6 +19,7 @@ from deltalake import Transaction
 
 from keyfold.errors import InvalidData, NotFound
 from keyfold.ingestion.conflicts import as_raw
+from keyfold.ingestion.duplicates import event_ids
 from keyfold.ingestion.ingest_settings import QUARANTINE, open_ingest
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
@@ -51,7 +53,6 @@ from keyfold.runs.jobs import JobRun
 from keyfold.runs.landed_events import Line, check_as_landed, named_lines, stored_events, taken_out, taken_out_reason
 from keyfold.state.changing.audit import Author, record_edit
 from keyfold.state.rows.keys import wanted_keys
-from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
 _TAKEN = "keyfold.taken_out"
@@ -106,15 +107,15 @@ def quarantine(
         ()
     """
     check_has_events(lakehouse, stream)
-    table, lines = lakehouse.events(stream.name), () if stream.event_id else named_lines(lakehouse, stream, ids)
+    lines = () if stream.event_id else named_lines(lakehouse, stream, ids)
     readers, summaries, runs = readers_of(lakehouse, [stream], jobs), list[RunSummary](), list[JobRun]()
     with locked(lakehouse, [stream], readers):
         check_is_ingested(lakehouse, stream)
-        chosen = _with_ids(table, stream, ids) if stream.event_id else _of_lines(lakehouse, stream, lines)
+        chosen = _with_ids(lakehouse, stream, ids) if stream.event_id else _of_lines(lakehouse, stream, lines)
         events = chosen.events
         behind = _that_have_read(lakehouse, stream, readers, chosen.files)
         # Without an event, an earlier call has moved it, and was cut off before its jobs were computed again.
-        if not events.height and not behind and not chosen.is_begun:
+        if not events.height and not behind and not chosen.begun:
             raise NotFound(
                 f"no event in events.{stream.name} {'has the id' if stream.event_id else 'is of'} {', '.join(ids)}; nothing was changed"
             )
@@ -127,8 +128,11 @@ def quarantine(
                         live.journal.withdraw()
                 reached("quarantine: plans withdrawn")
                 _move(lakehouse, stream, chosen, author)
-            elif chosen.is_begun:
-                forget_added(lakehouse.quarantine(stream.name))
+            if events.height or chosen.begun:
+                # So that the events may land again once they are right.
+                index_anew(lakehouse, stream, chosen.moved, remain=False)
+                # Last: until then, the same call knows that it is not finished, although the events are no longer in the event table.
+                forget_added(lakehouse.quarantine(stream.name), [*chosen.names, *chosen.begun])
             summaries = refresh_together(lakehouse, behind, options, runners)
     shown = masked(events, frozenset(stream.private))
     if not dry_run:
@@ -148,7 +152,8 @@ class _Chosen:
         names: another name for each, by which a call that was cut off is completed, as one that lands again has another.
         files: the data files that have them.
         without: returns the rows of such a file that stay.
-        is_begun: whether a call that was cut off has moved some of the events.
+        begun: the names of those that a call which was cut off has added to the quarantine, also if they are gone from the event table.
+        moved: has the ids of the events, and of those that such a call has taken out; empty of a stream without ids.
     """
 
     events: pl.DataFrame
@@ -156,11 +161,13 @@ class _Chosen:
     names: Sequence[str]
     files: Sequence[str]
     without: Callable[[pl.LazyFrame], pl.LazyFrame]
-    is_begun: bool = False
+    begun: Sequence[str]
+    moved: pl.DataFrame
 
 
-def _with_ids(table: Place, stream: Stream, ids: Sequence[str]) -> _Chosen:
+def _with_ids(lakehouse: Lakehouse, stream: Stream, ids: Sequence[str]) -> _Chosen:
     """Choose the events with these ids."""
+    table, quarantined = lakehouse.events(stream.name), lakehouse.quarantine(stream.name)
     wanted = wanted_keys(ids, stream.event_id, stream.schema)
     rows = [row for frame in wanted.frames for row in frame.iter_rows(named=True)] if wanted else []
     if lacking := [name for name in stream.event_id if any(name not in row for row in rows)]:
@@ -171,24 +178,58 @@ def _with_ids(table: Place, stream: Stream, ids: Sequence[str]) -> _Chosen:
     which = reduce(or_, same, pl.lit(value=False))
     events = scan_table(table).filter(which).collect()
     keys = masked(events, frozenset(stream.private)).select(stream.event_id).to_dicts()
-    # An event that lands again and is taken out again has another arrival.
-    names = [sha256(repr(event).encode()).hexdigest() for event in events.rows()]
-    return _Chosen(events, keys, names, files_with(table, which), lambda rows: rows.filter(~which))
+    # Once an event is gone from the event table, its id alone tells that a call was cut off. An event that lands again and is taken out
+    # again has another arrival.
+    names = [
+        f"{id_}/{sha256(repr(event).encode()).hexdigest()}"
+        for id_, event in zip(
+            _names_of_ids(stream, _with_nothing_but_ids(stream, [events])), events.rows(), strict=True
+        )
+    ]
+    asked = _with_nothing_but_ids(stream, wanted.frames if wanted else ())
+    ids = _names_of_ids(stream, asked)
+    begun = [name for name in unfinished_additions(quarantined) if name.partition("/")[0] in ids]
+    moved = {name.partition("/")[0] for name in (*names, *begun)}
+    return _Chosen(
+        events,
+        keys,
+        names,
+        files_with(table, which),
+        lambda rows: rows.filter(~which),
+        begun,
+        asked.filter([id_ in moved for id_ in ids]),
+    )
+
+
+def _with_nothing_but_ids(stream: Stream, events: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return rows with all columns of a stream's events, of which only the ids count: one for each of the events."""
+    ids = [frame.select(stream.event_id) for frame in events]
+    rows = pl.concat([pl.DataFrame(stream.event_schema.empty_table()), *ids], how="diagonal_relaxed")
+    # An event time is never NULL.
+    return rows.with_columns(pl.col(stream.event_time).fill_null(datetime.fromtimestamp(0, UTC)))
+
+
+def _names_of_ids(stream: Stream, events: pl.DataFrame) -> list[str]:
+    """Return a name for the id of each event."""
+    ids = event_ids(stream, events)
+    return [f"{first:016x}{second:016x}" for first, second in zip(ids.first.tolist(), ids.second.tolist(), strict=True)]
 
 
 def _of_lines(lakehouse: Lakehouse, stream: Stream, lines: Sequence[Line]) -> _Chosen:
-    """Choose a row of the event table for each event at these lines, but for those that were taken out."""
+    """Choose a row of the event table for each event at these lines, and of calls that were cut off, but for those that were taken out."""
     table, quarantined = lakehouse.events(stream.name), lakehouse.quarantine(stream.name)
     check_as_landed(lakehouse, stream, lines)
-    names = {line: sha256(repr(line).encode()).hexdigest() for line in lines}
-    # Of a call that was cut off, the events are in both tables until a commit with the number of their addition.
-    last, begun, moved = (
-        last_transaction(table, _TAKEN),
+    begun, last, moved = (
         unfinished_additions(quarantined),
+        last_transaction(table, _TAKEN),
         taken_out(lakehouse, stream),
     )
-    first = {line: f"{name}/0" for line, name in names.items()}
-    left = [line for line in lines if (begun[first[line]] > last if first[line] in begun else line not in moved)]
+    names = {line: sha256(repr(line).encode()).hexdigest() for line in moved.union(lines)}
+    # Of a call that was cut off, the events are in both tables until a commit with the number of their addition, or a later one: so each
+    # call takes them out, whatever its own lines are.
+    both = {line for line, name in names.items() if begun.get(f"{name}/0", last) > last}
+    left = [line for line in lines if line in both or line not in moved]
+    left += sorted(both.difference(lines))
     rows = stored_events(lakehouse, table, stream, left)
     keys = [{"file": file, "line": line} for file, line in rows.select("#file", "#line").rows()]
     # A line of a list has several events.
@@ -199,7 +240,8 @@ def _of_lines(lakehouse: Lakehouse, stream: Stream, lines: Sequence[Line]) -> _C
         [f"{names[key['file'], key['line']]}/{number}" for key, number in zip(keys, nth, strict=True)],
         rows["#path"].unique().sort().to_list(),
         lambda stored: stored.join(rows.select(POSITION).lazy(), on=POSITION, how="anti", maintain_order="left"),
-        not begun.keys().isdisjoint(first.values()),
+        list(begun),
+        pl.DataFrame(),
     )
 
 
@@ -242,6 +284,3 @@ def _move(lakehouse: Lakehouse, stream: Stream, chosen: _Chosen, author: Author)
     reached("quarantine: in both tables")
     change_rows(birth.tables["events"], chosen.files, chosen.without, Transaction(_TAKEN, number))
     reached("quarantine: taken out")
-    forget_added(birth.tables["quarantine"])
-    # So that the event may land again once it is right.
-    index_anew(lakehouse, stream, chosen.events, remain=False)

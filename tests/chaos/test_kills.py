@@ -35,6 +35,8 @@ SCENE_OF = {
     "rebuild": "rebuild",
     "erasure": "erasure",
     "quarantine": "quarantine",
+    "added": "quarantine",
+    "index": "quarantine",
     "maintenance": "maintenance",
 }
 

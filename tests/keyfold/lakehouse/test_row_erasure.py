@@ -98,7 +98,7 @@ def test_rows_that_are_added_leave_no_name_each_in_the_log(table: Path):
     for number in range(FILES, FILES + 9):
         rows = rows_of(number, 20)
         add_rows(table, rows, SCHEMA, names(rows))
-        forget_added(table)
+        forget_added(table, names(rows))
     assert transactions(table) <= before + 2
     assert not (table / "_added.json").exists()
     assert DeltaTable(str(table)).count() == FILES * ROWS + 9 * 20

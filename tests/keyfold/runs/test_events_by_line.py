@@ -125,11 +125,18 @@ def test_jobs_that_have_read_it_are_computed_again(lake):
     assert ("Oslo", 4, 40) in [(shop, n, cents) for shop, *_, n, cents in lake.rows("per_hour")]
 
 
-@pytest.mark.parametrize(
-    "point",
-    ["added: named", "added: committed", "quarantine: in both tables", "erasure: committed", "quarantine: taken out"],
-)
-def test_a_call_that_was_cut_off_is_completed_by_the_same_one_and_no_equal_event_goes_twice(lake, monkeypatch, point):
+POINTS = [
+    "added: named",
+    "added: committed",
+    "quarantine: in both tables",
+    "erasure: committed",
+    "quarantine: taken out",
+]
+
+
+def cut_off(lake, monkeypatch, point, *lines):
+    """Take events out by a call that fails at a point."""
+
     def cut(reached):
         if reached == point:
             raise OSError(5, "cut off")
@@ -137,7 +144,12 @@ def test_a_call_that_was_cut_off_is_completed_by_the_same_one_and_no_equal_event
     with monkeypatch.context() as patch:
         patch.setattr(fail_points, "act", cut)
         with pytest.raises(OSError, match="cut off"):
-            take_out(lake, ("a", 1))
+            take_out(lake, *lines)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_call_that_was_cut_off_is_completed_by_the_same_one_and_no_equal_event_goes_twice(lake, monkeypatch, point):
+    cut_off(lake, monkeypatch, point, ("a", 1))
     take_out(lake, ("a", 1))
     found, said = stored(lake, but=[("a", 1)])
     assert found == said
@@ -145,6 +157,20 @@ def test_a_call_that_was_cut_off_is_completed_by_the_same_one_and_no_equal_event
     take_out(lake, ("a", 2))
     found, said = stored(lake, but=[("a", 1), ("a", 2)])
     assert found == said
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_call_for_another_line_leaves_no_event_of_one_that_was_cut_off_in_both_tables(lake, monkeypatch, point):
+    cut_off(lake, monkeypatch, point, ("a", 1))
+    take_out(lake, ("a", 7))
+    if point == "added: named":
+        take_out(lake, ("a", 1))
+    found, said = stored(lake, but=[("a", 1), ("a", 7)])
+    assert found == said
+    rejects = pl.read_delta(str(lake.lakehouse.quarantine("sales"))).filter(
+        pl.col("reason").str.starts_with("taken out")
+    )
+    assert sorted(rejects["line"]) == [1, 7]
 
 
 @pytest.mark.parametrize(
