@@ -3,7 +3,7 @@
 | aggregate | parts |
 |---|---|
 | sum of whole numbers and decimals, count, min, max | itself |
-| sum of floats | a scale and three whole numbers, see `_float_sum` |
+| sum of floats | a scale and three whole numbers, see `_Maker.float_sum` |
 | mean | the parts of the sum, and the number of values |
 | between | the parts of the sum of what each two consecutive events give |
 | falls | those, and the last known value |
@@ -24,6 +24,7 @@ import pyarrow as pa
 from keyfold.columns import column
 from keyfold.keyed.rows.codec import plain_float
 from keyfold.operators.aggregation.aggregates import Aggregate, Types
+from keyfold.operators.aggregation.float_limbs import BITS, HIGHEST, LOWEST, NOT_FINITE
 from keyfold.privacy import ShowableError
 from keyfold.schemas import arrow_type
 from keyfold.stream import TIMESTAMP
@@ -63,13 +64,10 @@ class TooManyValuesError(ShowableError, ArithmeticError):
     """A group has more values than its aggregate keeps."""
 
 
-BITS, LOWEST, HIGHEST = 32, -31, 31
-"""A scale of floats is a power of 2**32; the lowest and the highest of them."""
-
-NOT_FINITE = HIGHEST + 3
-"""The scale of values that are not finite: so high that nothing of another value is added to their numbers."""
-
 _UNITS = pl.Series([2.0 ** (BITS * scale) for scale in range(LOWEST, HIGHEST + 1)])
+# The unit of the last part of a sum, two below its scale. The lowest scales have none: there, the sum is scaled twice.
+_TWO_BELOW = pl.concat([_UNITS[[0, 0]], _UNITS[:-2]])
+_FURTHER_BELOW = pl.Series([2.0 ** (-BITS * max(2 - place, 0)) for place in range(_UNITS.len())])
 
 
 @dataclass(frozen=True)
@@ -102,6 +100,7 @@ class Parts:
         at_most: how many values a group may have, for those that keep them.
         order: columns by which first and last rows are found, where events come in any order.
         in_order: columns that are computed of events in order, before the parts of each, by name.
+        floats: the values of a sum of floats, whose parts can be made by `scale_and_limbs`.
         skips: whether the first event of a range gives nothing, since it has no event before it; or the first known one.
     """
 
@@ -110,6 +109,7 @@ class Parts:
     at_most: int = 0
     order: Sequence[str] = ()
     in_order: Mapping[str, pl.Expr] = field(default_factory=dict)
+    floats: pl.Expr | None = None
     skips: Literal["", "first", "first known"] = ""
 
     def of(self, *joins: Join) -> list[str]:
@@ -216,7 +216,7 @@ class _Maker:
         before = known.forward_fill().shift()
         made = pl.when(pl.col(level.name).is_not_null()).then(summed.made)
         falls = {fall: pl.when(before > known).then(before - known)}
-        return Parts([level, *summed.parts], made, in_order=falls, skips="first known")
+        return replace(summed, parts=[level, *summed.parts], made=made, in_order=falls, skips="first known")
 
     def float_sum(self, value: pl.Expr, *, mean: bool) -> Parts:
         """A sum or mean of floats that does not depend on the order of its rows.
@@ -251,13 +251,12 @@ class _Maker:
         parts = [scale, *limbs]
         of_limbs = [pl.col(limb.name) for limb in limbs]
         total = (of_limbs[0].cast(pl.Int128) * 2**BITS + of_limbs[1]) * 2**BITS + of_limbs[2]
-        unit = pl.lit(_UNITS).gather((pl.col(scale.name) - LOWEST).clip(2, _UNITS.len() - 1) - 2)
+        place = (pl.col(scale.name) - LOWEST).clip(0, _UNITS.len() - 1)
+        unit, below = (pl.lit(factors).gather(place) for factors in (_TWO_BELOW, _FURTHER_BELOW))
         infinite, negative, undefined = (limb > 0 for limb in of_limbs)
-        # The lowest scales have no unit two below them: there, the sum is scaled twice.
-        below = (2 - (pl.col(scale.name) - LOWEST)).clip(0, 2).cast(pl.Float64)
         made = (
             pl.when(pl.col(scale.name) <= HIGHEST)
-            .then(total.cast(pl.Float64) * unit * pl.lit(2.0**-BITS).pow(below))
+            .then(total.cast(pl.Float64) * unit * below)
             .when(undefined | (infinite & negative))
             .then(float("nan"))
             .when(infinite)
@@ -267,9 +266,9 @@ class _Maker:
         )
         if not mean:
             # A group without values has no scale; its sum is 0, as that of whole numbers is, and its mean is NULL.
-            return Parts(parts, made.fill_null(0.0))
+            return Parts(parts, made.fill_null(0.0), floats=value)
         number = self.number(value)
-        return Parts([*parts, number], made / pl.col(number.name))
+        return Parts([*parts, number], made / pl.col(number.name), floats=value)
 
     def first_or_last(self, join: Literal["first", "last"], ties: pa.Schema | None) -> Parts:
         """The value of the first or last event; of simultaneous ones in order of `ties`, missing values first.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import IN_ORDER, Aggregate, require_known, types_of
+from keyfold.operators.aggregation.float_limbs import scale_and_limbs
 from keyfold.operators.aggregation.inference import as_declared
 from keyfold.operators.aggregation.parts import Join, Naming, Parts, parts_of
 from keyfold.operators.aggregation.ranges import Rows, joined_ranges
@@ -97,22 +98,35 @@ class AggregatesInOrder:
 
     def parts(self, rows: pl.DataFrame, is_event: NDArray[np.bool_]) -> pl.DataFrame:
         """Return the parts of rows in order: of an event what its values give, of another row what state has."""
-        event = pl.lit(pl.Series(is_event))
         values = {part.name: part.value for parts in self._parts.values() for part in parts.parts}
-        if not is_event.all():
-            values |= {
-                name: pl.when(event).then(value).otherwise(pl.col(name))
-                for name, value in values.items()
-                if name in self._stored
-            }
         # What is of two events needs the values that are known of the earlier ones.
         levels = {name for parts in self._parts.values() for name in parts.of("last known")}
         in_order = {name: how for parts in self._parts.values() for name, how in parts.in_order.items()}
         if in_order:
-            rows = rows.with_columns(**{name: values[name] for name in levels}).with_columns(**in_order)
-            values |= {name: pl.col(name) for name in levels}
+            known = self._or_stored({name: values[name] for name in levels}, is_event)
+            rows = rows.with_columns(**known).with_columns(**in_order)
+        values = self._or_stored(values | self._limbs(rows), is_event) | {name: pl.col(name) for name in levels}
         # A value that is a constant is one of each row.
         return rows.with_columns(**values).select(list(values))
+
+    def _or_stored(self, values: Mapping[str, pl.Expr], is_event: NDArray[np.bool_]) -> dict[str, pl.Expr]:
+        """Return the values of events, and of other rows what state has."""
+        if is_event.all():
+            return dict(values)
+        event = pl.lit(pl.Series(is_event))
+        return {
+            name: pl.when(event).then(value).otherwise(pl.col(name)) if name in self._stored else value
+            for name, value in values.items()
+        }
+
+    def _limbs(self, rows: pl.DataFrame) -> dict[str, pl.Expr]:
+        """Return the parts of sums of floats, by NumPy, since they are most of the work of a moving average."""
+        sums = {name: parts for name, parts in self._parts.items() if parts.floats is not None}
+        floats = rows.with_columns(**{name: parts.floats for name, parts in sums.items()}) if sums else rows
+        limbs = dict[str, pl.Expr]()
+        for name, parts in sums.items():
+            limbs |= zip(parts.of("scale", "limb"), map(pl.lit, scale_and_limbs(floats[name])), strict=True)
+        return limbs
 
     def joined(
         self,

@@ -61,10 +61,13 @@ class Spans:
         self.ordered = in_order(narrow, key, event_time, tie_columns(events, key, event_time))
         self._rows = self.ordered.events
         self._is_event = self._rows[start].is_null().to_numpy()
-        rows = self._rows if self._is_event.all() else self.whole(slice(None))
+        rows = self._rows
+        if not self._is_event.all():
+            stored = state.select(field.name for field in aggregates.fields)
+            rows = rows.with_columns(stored[rows["#at"]])
         self._parts = aggregates.parts(rows, self._is_event)
 
-    def whole(self, rows: Rows | slice) -> pl.DataFrame:
+    def whole(self, rows: Rows) -> pl.DataFrame:
         """Return rows with all columns of state."""
         return self._state[self._rows["#at"][rows]]
 
