@@ -174,7 +174,7 @@ def _too_long(folder: Path, outside: Path, rows: str) -> Path:
 KINDS: dict[str, Kind] = {
     "a regular file": Kind(_file("regular.ndjson"), "read", in_backup=True),
     "an empty file": Kind(_empty, "read", in_backup=True),
-    "a file of mode 000": Kind(_closed_file, "quarantined", is_open_to_root=True),
+    "a file of mode 000": Kind(_closed_file, "waits", is_named=True, is_open_to_root=True),
     "a pipe": Kind(_pipe, "ignored"),
     "a socket": Kind(_socket, "ignored"),
     "a device": Kind(_device, "ignored"),

@@ -27,7 +27,7 @@ class Admission:
 
     Attributes:
         files: files to read, in the order of their paths.
-        waiting: number of files that are not complete yet; a folder or file that cannot be looked at counts as one.
+        waiting: number of files that are not complete yet; a folder or file that cannot be looked at or opened counts as one.
         unreadable: those, by path, each with the reason.
         changed: files that changed after they were read, by path, each with how they changed.
         touched: files of which only the times changed, by path.
@@ -80,9 +80,10 @@ def select_files(
         seen = set(young)
         now, listing, before, unread = look()
     complete = [file for file in unread if file.is_whole(now, settle) or file in seen or not (settle or done_marker)]
+    denied: dict[str, str] = {}
     # In parallel: digests of many small files wait for the disk or the network, not for the processor.
     with ThreadPoolExecutor(_READERS) as readers:
-        admitted = list(readers.map(lambda file: _admitted(landing, file), complete))
+        admitted = list(readers.map(lambda file: _admitted(landing, file, denied), complete))
     files: list[AdmittedFile] = []
     changed: dict[str, str] = {}
     touched: dict[str, AdmittedFile] = {}
@@ -97,8 +98,9 @@ def select_files(
             changed[file.path] = _difference(version, file)
             if reread_changed:
                 files.append(file)
-    waiting = len(unread) - len(complete) + len(listing.unreadable)
-    return Admission(tuple(files), waiting, changed, touched, listing.unreadable)
+    unreadable = {**listing.unreadable, **denied}
+    waiting = len(unread) - len(complete) + len(unreadable)
+    return Admission(tuple(files), waiting, changed, touched, unreadable)
 
 
 def is_known(file: LandedFile, known: Mapping[str, KnownFile]) -> bool:
@@ -113,12 +115,16 @@ def is_known(file: LandedFile, known: Mapping[str, KnownFile]) -> bool:
     return file[1:4] == before[:3]
 
 
-def _admitted(landing: Place, file: LandedFile) -> AdmittedFile | None:
+def _admitted(landing: Place, file: LandedFile, denied: dict[str, str]) -> AdmittedFile | None:
+    """Return a file with its digest; None if it is gone, or if this user may not read it, which is added to `denied`."""
     digest = file.tag
     if file.refused is None and not digest:
         try:
             digest = fingerprint(landing / file.path, landing)
         except FileNotFoundError:
+            return None
+        except PermissionError as error:  # a file server may refuse what the mode allows
+            denied[file.path] = str(error.strerror)
             return None
         except OSError:  # the reader will report the error
             digest = ""

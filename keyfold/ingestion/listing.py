@@ -16,6 +16,7 @@ are listed as refused, and so are links that lead nowhere, in a circle or where 
 while they open a file (`open_for_reading`), since a link may take its place at any time.
 """
 
+import errno
 import os
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
@@ -39,6 +40,7 @@ SETTLE = timedelta(seconds=5)
 
 DONE = ".done"
 _SUCCESS = "_SUCCESS"
+_EFFECTIVE = os.access in os.supports_effective_ids
 _NOT_UTF_8 = "its name is not UTF-8; rename it, and it is read"
 
 
@@ -85,7 +87,7 @@ class Listing(NamedTuple):
 
     Attributes:
         files: the files.
-        unreadable: folders and files below it that could not be listed or looked at, by path, each with the reason.
+        unreadable: folders and files below it that could not be listed, looked at or opened, by path, each with the reason.
     """
 
     files: tuple[LandedFile, ...]
@@ -207,9 +209,19 @@ def _files(
             markers = [at for at in (everything_done, _changed_at(marked.get(name + DONE))) if at is not None]
             changed_at, is_marked = max(changed_at, min(markers, default=0)), bool(markers)
         version = (path, status.st_size, status.st_mtime_ns, changed_at)
-        if version not in known:
-            files.append(LandedFile(*version, is_marked, refused))
+        if version in known:
+            continue
+        # A mode is mended without a change to the file, so that it waits, and is not refused.
+        if refused is None and _is_denied(entry.path):
+            faults[path] = os.strerror(errno.EACCES)
+            continue
+        files.append(LandedFile(*version, is_marked, refused))
     return files, folders, faults
+
+
+def _is_denied(path: str) -> bool:
+    # Nobody may read a file that was removed since it was listed either: it is no fault.
+    return not os.access(path, os.R_OK, effective_ids=_EFFECTIVE) and os.path.exists(path)
 
 
 def is_as_admitted(landing: Place, file: Place, size: int, times: tuple[int, int], digest: str) -> bool:

@@ -79,10 +79,9 @@ def test_an_entry_of_any_kind_costs_itself_alone(
     run("drift", "clicks")
     assert_named(landed, unread, run("health", "clicks", codes=[1 if waits else 0]))
     assert_named(landed, unread, run("check"))
-    lacks = [*waits, *(kind for kind in rejected if KINDS[kind].is_open_to_root)]
-    said = run("backup", str(tmp_path / "backups"), codes=[1 if lacks else 0])
-    assert ("lacks" in said) == bool(lacks)
-    assert_named(landed, lacks or [kind for kind in landed if not is_in_backup(kind, outcomes)], said)
+    said = run("backup", str(tmp_path / "backups"), codes=[1 if waits else 0])
+    assert ("lacks" in said) == bool(waits)
+    assert_named(landed, waits or [kind for kind in landed if not is_in_backup(kind, outcomes)], said)
     check_backup(tmp_path, landing, landed, outcomes)
     again = run(*INGEST)
     assert "0 rows from 0 files" in again

@@ -5,10 +5,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from keyfold.ingestion.admission import Admission, select_files
+from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.listing import fingerprint, list_files, refusal
 from keyfold.storage.entries import folders_in
 from tests.entries import make, removed_afterwards
@@ -130,6 +134,48 @@ def test_a_folder_that_may_not_be_read_is_told_and_hides_no_other(tmp_path):
                 list_files(landing / "closed")
     finally:
         (landing / "closed").chmod(0o755)
+
+
+@pytest.mark.parametrize("looks_open", [False, True], ids=["by its mode", "by the file server alone"])
+def test_a_file_that_may_not_be_read_waits_and_is_read_once_it_may_be(tmp_path, monkeypatch, looks_open: bool):
+    put(tmp_path, "landing/a.ndjson", "landing/closed.ndjson", "landing/deep/closed.ndjson")
+    landing = tmp_path / "landing"
+    closed = [landing / "closed.ndjson", landing / "deep" / "closed.ndjson"]
+    (landing / "link.ndjson").symlink_to("closed.ndjson")
+    for folder in (landing, tmp_path, *tmp_path.parents):
+        if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
+            folder.chmod(0o755)
+    if looks_open:
+        monkeypatch.setattr(os, "access", lambda *_, **__: True)
+
+    def look() -> Admission:
+        with as_nobody():
+            nothing = pl.DataFrame(schema={"path": pl.String} | KnownFile.__annotations__)
+            return select_files(landing, nothing, settle=timedelta(0), done_marker=False, reread_changed=False)
+
+    for path in closed:
+        path.chmod(0)
+    admission = look()
+    assert [file.path for file in admission.files] == ["a.ndjson"]
+    assert admission.unreadable == dict.fromkeys(
+        ["closed.ndjson", "deep/closed.ndjson", "link.ndjson"], "Permission denied"
+    )
+    assert admission.waiting == 3
+    if not looks_open:  # who only lists names it too: the sensor, `health`, `check`
+        with as_nobody():
+            assert list_files(landing).unreadable == admission.unreadable
+    for path in closed:
+        path.chmod(0o644)
+    admission = look()
+    assert [file.path for file in admission.files] == ["a.ndjson", "closed.ndjson", "deep/closed.ndjson", "link.ndjson"]
+    assert (admission.unreadable, admission.waiting) == ({}, 0)
+
+
+def test_a_file_that_is_removed_while_the_folder_is_listed_is_not_called_unreadable(tmp_path, monkeypatch):
+    put(tmp_path, "a.ndjson")
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, *more, **ids: os.unlink(path) or access(path, *more, **ids))
+    assert list_files(tmp_path).unreadable == {}
 
 
 def test_a_file_whose_path_is_too_long_is_told_and_hides_no_other_in_its_folder(tmp_path):
