@@ -89,7 +89,7 @@ def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, Callable[[Seen], object
         job = folder.name
         refresh = f"{_RESTORE}, or start a new generation: `{lakehouse.command('run', job, '--full-refresh')}`"
         find = partial(live_generation, lakehouse, job)
-        yield refresh, lambda seen, find=find: seen.told(live_record(lakehouse), find, _UNNAMED)
+        yield refresh, lambda seen, find=find: seen.read_or_note(live_record(lakehouse), find, _UNNAMED)
         for one in sorted([*folder.glob("generation-*"), *folder.glob("branches/*")]):
             yield refresh, partial(_generation, lakehouse, job, one)
     yield f"{_RESTORE}, or remove the table if its job was removed on purpose", partial(_lost, lakehouse)
@@ -102,7 +102,7 @@ def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, Callable[[Seen], object
 def _monitoring(table: Place, seen: Seen) -> None:
     seen.table(table)
     if remembered(table).exists():
-        seen.told(table / "_delta_log", partial(check_remembered, table), "has lost entries")
+        seen.read_or_note(table / "_delta_log", partial(check_remembered, table), "has lost entries")
     elif newest_version(table) > 0:
         what = "is missing, so that the loss of the newest entries would not be found"
         seen.say(remembered(table), what, "none: the next entry writes it", is_damage=False)
@@ -121,14 +121,14 @@ def _landing(folder: Place, seen: Seen) -> None:
 
 def _ingest(lakehouse: Lakehouse, stream: str, seen: Seen) -> None:
     folder = lakehouse.ingest(stream)
-    birth = seen.told(folder / INGEST_RECORD, lambda: existing_ingest(lakehouse, stream))
+    birth = seen.read_or_note(folder / INGEST_RECORD, lambda: existing_ingest(lakehouse, stream))
     if (folder / REBUILD).exists():
         again = lakehouse.command("ingest", stream, "--rebuild")
         seen.say(folder / REBUILD, "is of an unfinished rebuild", f"finish it: `{again}`", is_damage=False)
     elif birth is not None:
         journal = ingest_journal(lakehouse, stream)
         _records(folder, journal, birth.checksummed, seen)
-        seen.told(
+        seen.read_or_note(
             folder / "files", partial(all_known_files, lakehouse, stream), "does not name all files that were read"
         )
         seen.agree(journal, birth.tables, birth.ids, birth.identity, birth.where)
@@ -142,7 +142,7 @@ def _ingest(lakehouse: Lakehouse, stream: str, seen: Seen) -> None:
 
 def _index(lakehouse: Lakehouse, stream: str, seen: Seen) -> None:
     journal, folder = ingest_journal(lakehouse, stream), lakehouse.ingest(stream)
-    if not (folder / REBUILD).exists() and (done := seen.told(journal.folder, journal.last_done)):
+    if not (folder / REBUILD).exists() and (done := seen.read_or_note(journal.folder, journal.last_done)):
         segments = {segment.name: segment.checksum for segment in done.segments}
         seen.files(folder / "ids", dict.fromkeys(segments), segments)
 
@@ -170,19 +170,21 @@ def _generation(lakehouse: Lakehouse, job: str, folder: Place, seen: Seen) -> No
         names = [name for name in generation.record.table_ids if is_live or generation.is_aside(name)]
         return generation, {name: generation.table(name) for name in names}
 
-    if (found := seen.told(folder / GENERATION_RECORD, opened)) is None:
+    if (found := seen.read_or_note(folder / GENERATION_RECORD, opened)) is None:
         return
     generation, tables = found
     parts = {name: at for name, at in generation.checksummed.items() if is_live or not name.startswith("tables/")}
     # The job's lock, since a run of a branch holds that one too.
     _records(lakehouse.job(job), generation.journal, parts, seen)
     where, journal = f"job {job}, {folder.name}", generation.journal
-    seen.told(journal.folder / CLOCK, generation.clock)
+    seen.read_or_note(journal.folder / CLOCK, generation.clock)
     seen.agree(journal, tables, generation.ids, generation.identity, where)
     if seen.is_whole:
         _state(generation, seen)
         if is_live:
-            seen.told(journal.folder, partial(_can_go_on, lakehouse, generation, where, seen.remedy), "cannot go on")
+            seen.read_or_note(
+                journal.folder, partial(_can_go_on, lakehouse, generation, where, seen.remedy), "cannot go on"
+            )
 
 
 def _can_go_on(lakehouse: Lakehouse, generation: Generation, where: str, remedy: str) -> None:
@@ -204,7 +206,7 @@ def _state(generation: Generation, seen: Seen) -> None:
     for name, ones in labels.items():
         if str(generation.manifests / name) not in seen.faults:
             read = partial(_parts_in, generation.manifests, dict.fromkeys(ones, name))
-            named |= seen.told(generation.manifests / name, read) or set()
+            named |= seen.read_or_note(generation.manifests / name, read) or set()
     seen.files(generation.parts, dict.fromkeys(named))
 
 
@@ -216,12 +218,12 @@ def _records(owner: Place, journal: Journal[Any, Any], parts: dict[str, Place], 
     """Check the records of a journal, and the files whose checksums it records."""
     record, numbers = journal.folder / RECORD, journal.kept()
     for number in numbers:
-        seen.told(journal.path(number, "done"), partial(journal.done, number))
-        seen.told(journal.path(number, "plan"), partial(journal.plan, number))
-    seen.told(journal.folder, journal.pending)
-    seen.told(journal.history_path, partial(read_history, journal.history_path))
+        seen.read_or_note(journal.path(number, "done"), partial(journal.done, number))
+        seen.read_or_note(journal.path(number, "plan"), partial(journal.plan, number))
+    seen.read_or_note(journal.folder, journal.pending)
+    seen.read_or_note(journal.history_path, partial(read_history, journal.history_path))
     remedy = f"{_RESTORE}, or remove it and run once"
-    recorded = seen.told(record, lambda: read_checksums(journal.folder), "is damaged", remedy)
+    recorded = seen.read_or_note(record, lambda: read_checksums(journal.folder), "is damaged", remedy)
     for path, what in differences(recorded, parts) if recorded and seen.contents else ():
         seen.say(path, what)
     if numbers and not record.exists():

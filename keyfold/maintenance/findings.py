@@ -56,7 +56,9 @@ class Seen:
         """Whether nothing is damaged so far."""
         return not any(one.is_damage for one in self.faults.values())
 
-    def told(self, path: Place, read: Callable[[], T], what: str = "cannot be read", remedy: str = "") -> T | None:
+    def read_or_note(
+        self, path: Place, read: Callable[[], T], what: str = "cannot be read", remedy: str = ""
+    ) -> T | None:
         """Return what a function returns; None if it fails, which is noted as a fault of a file."""
         try:
             return read()
@@ -124,16 +126,16 @@ class Seen:
             self.table(table)
         if self.is_whole:
             check = partial(check_tables, journal, tables, ids, identity, where, self.remedy)
-            self.told(journal.folder, check, "does not agree with the tables")
+            self.read_or_note(journal.folder, check, "does not agree with the tables")
 
     def table(self, table: Place) -> None:
         """Check the log of a table, and all data files in its folder, also those of older versions."""
         log, named = table / "_delta_log", dict[str, int | None]()
-        if (delta := self.told(log, lambda: DeltaTable(str(table)))) is not None:
+        if (delta := self.read_or_note(log, lambda: DeltaTable(str(table)))) is not None:
             for version in empty_entries(table, delta.version()):
                 self.say(log / f"{version:020d}.json", "is empty")
             named |= named_files(delta)
         # Delta's library does not read entries that a checkpoint includes, and is lenient with the others.
         for entry in sorted(log.glob("*.json")):
-            self.told(entry, partial(check_entry, entry))
+            self.read_or_note(entry, partial(check_entry, entry))
         self.files(table, named)

@@ -91,7 +91,7 @@ class Phases:
     Args:
         span: the clocks of the batch.
         times: the times of the events, sorted by key and time.
-        begins: position of the first event of each key, and at last the number of events.
+        begins: position of the first event of each key, followed by the number of events.
         timers: the timers of all rows of state, by key.
     """
 

@@ -18,7 +18,7 @@ SCHEMA = schema_of("id string, at time")
 
 
 @pytest.mark.parametrize("damage", [empty, cut_short, zero_some, *map(put_wrong_json, WRONG_JSON)])
-@pytest.mark.parametrize("read", [lambda *of: changes_since(*of, "at"), added_since, next_change])
+@pytest.mark.parametrize("read", [lambda table, since: changes_since(table, since, "at"), added_since, next_change])
 def test_an_unread_entry_that_is_damaged_is_named(tmp_path: Path, damage, read):
     create_table(tmp_path / "table", SCHEMA)
     for batch in range(3):

@@ -26,5 +26,5 @@ def assert_close(
     for row, other in zip(found, wanted, strict=True):
         assert row.keys() == other.keys()
         for name, value in row.items():
-            expected = pytest.approx(other[name], rel=rel, abs=abs) if isinstance(value, float) else other[name]
-            assert value == expected, f"{name} of {row}"
+            wanted_value = pytest.approx(other[name], rel=rel, abs=abs) if isinstance(value, float) else other[name]
+            assert value == wanted_value, f"{name} of {row}"
