@@ -41,6 +41,16 @@ def as_nobody() -> Iterator[None]:
             os.seteuid(0)
 
 
+def open_to_all(landing: Path) -> None:
+    """Let others read a folder whatever the umask is: another test of this process may have made it that of Dagster's definitions."""
+    for path in landing.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    # Down to this one from the temporary folder, however many workers have folders of their own between.
+    for folder in (landing, *landing.parents):
+        if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
+            folder.chmod(0o755)
+
+
 def test_hidden_files_and_folders_are_not_seen_as_in_spark_s_file_source(tmp_path):
     put(tmp_path, ".a.tmp", "_b", "c.ndjson", "deep/d.ndjson", "_parts/e.ndjson", "_year=2026/f.ndjson", "g._COPYING_")
     assert seen(tmp_path) == ["_year=2026/f.ndjson", "c.ndjson", "deep/d.ndjson"]
@@ -120,10 +130,7 @@ def test_a_missing_folder_or_a_file_in_its_place_is_an_error(tmp_path):
 def test_a_folder_that_may_not_be_read_is_told_and_hides_no_other(tmp_path):
     put(tmp_path, "landing/a.ndjson", "landing/closed/b.ndjson")
     landing = tmp_path / "landing"
-    # Down to this one from the temporary folder, however many workers have folders of their own between.
-    for folder in (landing, tmp_path, *tmp_path.parents):
-        if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
-            folder.chmod(0o755)
+    open_to_all(landing)
     (landing / "closed").chmod(0)
     try:
         with as_nobody():
@@ -142,9 +149,7 @@ def test_a_file_that_may_not_be_read_waits_and_is_read_once_it_may_be(tmp_path, 
     landing = tmp_path / "landing"
     closed = [landing / "closed.ndjson", landing / "deep" / "closed.ndjson"]
     (landing / "link.ndjson").symlink_to("closed.ndjson")
-    for folder in (landing, tmp_path, *tmp_path.parents):
-        if folder.is_relative_to(tempfile.gettempdir()) and folder != Path(tempfile.gettempdir()):
-            folder.chmod(0o755)
+    open_to_all(landing)
     if looks_open:
         monkeypatch.setattr(os, "access", lambda *_, **__: True)
 
