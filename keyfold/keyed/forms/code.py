@@ -6,7 +6,6 @@ service: those of Pydantic's models with `exclude=True`, and those of dataclasse
 only the name counts, of which the function is.
 """
 
-import ast
 import dataclasses
 import importlib
 import json
@@ -28,7 +27,7 @@ import xxhash
 from pydantic import BaseModel
 
 from keyfold.keyed.forms.expressions import expression_tree, plain_values
-from keyfold.keyed.forms.source_trees import imports_in, names_in, normalized, stripped, tree_of
+from keyfold.keyed.forms.source_trees import imports_in, names_in, normalized, stripped, text_of, tree_of
 from keyfold.keyed.forms.types import type_text
 
 _NO_PROJECTS = {
@@ -121,7 +120,7 @@ class _Reader:
             ]
         else:
             plain = stripped(tree)
-            self._record(function.__name__, ast.unparse(plain))
+            self._record(function.__name__, text_of(plain))
             names, body = [*names_in(plain)], normalized(plain)
         imported = self._imported(tree, function.__globals__)
         closed = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
@@ -142,7 +141,7 @@ class _Reader:
                 {name: self.form(one) for name, one in vars(kind).items() if isinstance(one, FunctionType)},
             ]
         plain = stripped(tree)
-        self._record(kind.__name__, ast.unparse(plain))
+        self._record(kind.__name__, text_of(plain))
         variables = vars(sys.modules[kind.__module__])
         bases = [self.form(one) for one in kind.__bases__ if one is not object]
         return ["class", normalized(plain), bases, self._used([*names_in(plain)], variables, set())]

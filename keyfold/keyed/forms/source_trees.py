@@ -38,6 +38,11 @@ def _parsed(source: str) -> ast.Module:
     return ast.parse(source)
 
 
+# A run asks for the same definitions several times, and a large step has many: each is looked up and brought into its form once.
+_KEPT = 2_048
+
+
+@lru_cache(maxsize=_KEPT)
 def _class_in(module: ast.Module, of: type) -> ast.ClassDef | None:
     parts: Any = module
     for name in of.__qualname__.split("."):
@@ -50,6 +55,7 @@ def _class_in(module: ast.Module, of: type) -> ast.ClassDef | None:
     return parts if isinstance(parts, ast.ClassDef) else None
 
 
+@lru_cache(maxsize=_KEPT)
 def _function_in(module: ast.Module, code: CodeType) -> Definition | None:
     candidates = [
         one
@@ -72,6 +78,7 @@ def _is_within(place: tuple[Any, ...], definition: Any) -> bool:
     return begins <= (line, column) and (end_line, end_column) <= ends
 
 
+@lru_cache(maxsize=_KEPT)
 def stripped(definition: Definition) -> Definition:
     r"""Return a definition without docstrings, annotations and imports: what is imported counts where it is used.
 
@@ -99,6 +106,13 @@ class _Strip(ast.NodeTransformer):
         return visited
 
 
+@lru_cache(maxsize=_KEPT)
+def text_of(stripped_definition: Definition) -> str:
+    """Return the text of a stripped definition in Python's own formatting."""
+    return ast.unparse(stripped_definition)
+
+
+@lru_cache(maxsize=_KEPT)
 def normalized(definition: Definition) -> Any:
     r"""Return a stripped definition as JSON: its nodes and values, without formatting and the name of the whole.
 
