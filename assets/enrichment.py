@@ -1,7 +1,7 @@
 """The enrichment group: ride points enriched by an external service, which its runs need."""
 
+from keyfold import project_suites
 from keyfold.dagster import keyfold_group
-from keyfold.project import project_suites
 from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
 
 GROUP = keyfold_group(

@@ -1,8 +1,8 @@
 """The fleet group: positions of vehicles, and their trips, stops, days and warnings."""
 
 from assets.plots.fleet import plot_trips
+from keyfold import project_suites
 from keyfold.dagster import JobAssets, keyfold_group
-from keyfold.project import project_suites
 from spark_jobs.jobs.fleet_days import FLEET_DAYS
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
 from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS

@@ -4,8 +4,8 @@ Its jobs have a separate group, so that a missing table of products does not fai
 starts them when their inputs are updated.
 """
 
+from keyfold import project_suites
 from keyfold.dagster import JobAssets, keyfold_group
-from keyfold.project import project_suites
 from spark_jobs.jobs.ride_weather.job import RIDE_WEATHER
 from spark_jobs.jobs.sales_with_products import SALES_WITH_PRODUCTS
 

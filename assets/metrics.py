@@ -1,8 +1,8 @@
 """The metrics group: measured values of many series, and predictions of anomalies."""
 
 from assets.plots.anomalies import plot_anomalies
+from keyfold import project_suites
 from keyfold.dagster import JobAssets, keyfold_group
-from keyfold.project import project_suites
 from spark_jobs.jobs.anomaly_predictions.job import ANOMALY_PREDICTIONS
 from spark_jobs.streams import METRICS
 

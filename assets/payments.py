@@ -1,7 +1,7 @@
 """The payments group: card payments, and cards used in two cities within a short time."""
 
+from keyfold import project_suites
 from keyfold.dagster import keyfold_group
-from keyfold.project import project_suites
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
 from spark_jobs.streams import PAYMENTS
 

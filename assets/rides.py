@@ -1,8 +1,8 @@
 """The rides group: points of taxi rides, one summary per ride, an index of all points, and jumps of meters."""
 
 from assets.plots.rides import plot_rides
+from keyfold import project_suites
 from keyfold.dagster import JobAssets, keyfold_group
-from keyfold.project import project_suites
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES

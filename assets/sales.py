@@ -1,8 +1,8 @@
 """The sales group: sales, the best-selling products of each hour, and totals per item and model."""
 
 from assets.plots.products import plot_products
+from keyfold import project_suites
 from keyfold.dagster import JobAssets, keyfold_group
-from keyfold.project import project_suites
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.top_products import TOP_PRODUCTS

@@ -1,8 +1,8 @@
 """The weather group: readings of stations, and their moving averages."""
 
 from assets.plots.weather import plot_averages
+from keyfold import project_suites
 from keyfold.dagster import JobAssets, keyfold_group
-from keyfold.project import project_suites
 from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
 from spark_jobs.streams import WEATHER
 

@@ -3,8 +3,8 @@
 import dagster as dg
 
 from dagster_project.project import PROJECT
+from keyfold import import_modules
 from keyfold.dagster import KeyfoldResource, alert_sensors
-from keyfold.discovery import import_modules
 
 defs = dg.Definitions.merge(
     *(module.GROUP for module in import_modules(PROJECT.groups_in) if hasattr(module, "GROUP")),

@@ -19,36 +19,66 @@ from keyfold.errors import (
 from keyfold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from keyfold.columns import column, required
+    from keyfold.columns import column, passed_on, plain_columns, required, unit_of
+    from keyfold.discovery import declarations, import_modules
     from keyfold.ingestion import ingest
     from keyfold.keyed.calling.harness import TestHarness
+    from keyfold.keyed.generation.configured import live_parameters
+    from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
     from keyfold.keyed.job.building import build_job, with_parameters
     from keyfold.keyed.job.contract import KeyedJob
-    from keyfold.keyed.job.inputs import STEP_DECIDES, Input
+    from keyfold.keyed.job.inputs import STEP_DECIDES, Input, JobTable
     from keyfold.keyed.job.lookups import Lookup
-    from keyfold.keyed.job.parameters import JobParameters, parameter
+    from keyfold.keyed.job.parameters import (
+        Delay,
+        Duration,
+        EventTimeParameters,
+        FilePath,
+        JobParameters,
+        Names,
+        Window,
+        WindowShape,
+        parameter,
+    )
     from keyfold.keyed.job.per_key import KeyAnswer, per_key
     from keyfold.keyed.job.state import State
-    from keyfold.keyed.job.step import Clock, Step
+    from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
     from keyfold.keyed.job.tables import Append, Upsert
+    from keyfold.keyed.job.timeouts import TimeKind, Timeout
     from keyfold.keyed.reporting.conservation import assert_nothing_lost
+    from keyfold.keyed.rows.response_cache import ResponseCache
     from keyfold.lakehouse import Lakehouse
-    from keyfold.lakehouse.reading import read_table
-    from keyfold.project import Project
+    from keyfold.lakehouse.reading import read_table, scan_table
+    from keyfold.project import Project, project_suites
     from keyfold.runners import Runners
     from keyfold.runs import run
+    from keyfold.schemas import field_of
     from keyfold.state.reading.reader import read_state
-    from keyfold.stream import Rule, Source, Stream
+    from keyfold.state.rows.lines import json_lines
+    from keyfold.stream import INGESTED_AT, TIMESTAMP, Rule, Source, Stream
+    from keyfold.stream.refined import PartOf
+    from keyfold.stream.stream import not_empty, outside
 
 __all__ = [
+    "DEADLINE",
+    "INGESTED_AT",
+    "PROCESSING_DEADLINE",
     "STEP_DECIDES",
+    "TIMESTAMP",
     "Append",
     "Clock",
     "Damaged",
+    "Delay",
+    "Duration",
+    "EventTimeParameters",
+    "FilePath",
+    "FullRefresh",
     "IncompatibleState",
+    "Incremental",
     "Input",
     "InvalidData",
     "JobParameters",
+    "JobTable",
     "KeyAnswer",
     "KeyedJob",
     "KeyfoldError",
@@ -56,8 +86,12 @@ __all__ = [
     "Locked",
     "Lookup",
     "Misconfigured",
+    "Names",
     "NotFound",
+    "PartOf",
     "Project",
+    "Replay",
+    "ResponseCache",
     "Rule",
     "Runners",
     "Source",
@@ -66,42 +100,127 @@ __all__ = [
     "StepFailed",
     "Stream",
     "TestHarness",
+    "TimeKind",
+    "Timeout",
     "Unreachable",
     "Upsert",
+    "Window",
+    "WindowShape",
     "assert_nothing_lost",
     "build_job",
     "column",
+    "declarations",
+    "field_of",
+    "import_modules",
     "ingest",
+    "json_lines",
+    "live_parameters",
+    "not_empty",
+    "outside",
     "parameter",
+    "passed_on",
     "per_key",
+    "plain_columns",
+    "project_suites",
     "read_state",
     "read_table",
     "required",
     "run",
+    "scan_table",
+    "unit_of",
     "with_parameters",
 ]
 
 _MODULES = {
-    "keyfold.columns": ("column", "required"),
+    "keyfold.columns": (
+        "column",
+        "passed_on",
+        "plain_columns",
+        "required",
+        "unit_of",
+    ),
+    "keyfold.discovery": (
+        "declarations",
+        "field_of",
+        "import_modules",
+    ),
     "keyfold.ingestion": ("ingest",),
-    "keyfold.keyed.reporting.conservation": ("assert_nothing_lost",),
-    "keyfold.keyed.job.contract": ("KeyedJob",),
     "keyfold.keyed.calling.harness": ("TestHarness",),
+    "keyfold.keyed.generation.configured": ("live_parameters",),
+    "keyfold.keyed.generation.run_mode": (
+        "FullRefresh",
+        "Incremental",
+        "Replay",
+    ),
+    "keyfold.keyed.job.building": (
+        "build_job",
+        "with_parameters",
+    ),
+    "keyfold.keyed.job.contract": ("KeyedJob",),
+    "keyfold.keyed.job.inputs": (
+        "Input",
+        "JobTable",
+        "STEP_DECIDES",
+    ),
     "keyfold.keyed.job.lookups": ("Lookup",),
-    "keyfold.keyed.job.building": ("build_job", "with_parameters"),
-    "keyfold.keyed.job.parameters": ("JobParameters", "parameter"),
+    "keyfold.keyed.job.parameters": (
+        "Delay",
+        "Duration",
+        "EventTimeParameters",
+        "FilePath",
+        "JobParameters",
+        "Names",
+        "Window",
+        "WindowShape",
+        "parameter",
+    ),
+    "keyfold.keyed.job.per_key": (
+        "KeyAnswer",
+        "per_key",
+    ),
     "keyfold.keyed.job.state": ("State",),
-    "keyfold.keyed.job.per_key": ("KeyAnswer", "per_key"),
-    "keyfold.keyed.job.tables": ("Append", "Upsert"),
-    "keyfold.keyed.job.inputs": ("STEP_DECIDES", "Input"),
-    "keyfold.keyed.job.step": ("Clock", "Step"),
+    "keyfold.keyed.job.step": (
+        "Clock",
+        "DEADLINE",
+        "PROCESSING_DEADLINE",
+        "Step",
+    ),
+    "keyfold.keyed.job.tables": (
+        "Append",
+        "Upsert",
+    ),
+    "keyfold.keyed.job.timeouts": (
+        "TimeKind",
+        "Timeout",
+    ),
+    "keyfold.keyed.reporting.conservation": ("assert_nothing_lost",),
+    "keyfold.keyed.rows.response_cache": ("ResponseCache",),
     "keyfold.lakehouse": ("Lakehouse",),
-    "keyfold.lakehouse.reading": ("read_table",),
-    "keyfold.project": ("Project",),
+    "keyfold.lakehouse.reading": (
+        "read_table",
+        "scan_table",
+    ),
+    "keyfold.project": (
+        "Project",
+        "project_suites",
+    ),
     "keyfold.runners": ("Runners",),
     "keyfold.runs": ("run",),
+    "keyfold.schemas": ("field_of",),
     "keyfold.state.reading.reader": ("read_state",),
-    "keyfold.stream": ("Rule", "Source", "Stream"),
+    "keyfold.state.rows.lines": ("json_lines",),
+    "keyfold.stream": (
+        "INGESTED_AT",
+        "Rule",
+        "Source",
+        "Stream",
+        "TIMESTAMP",
+    ),
+    "keyfold.stream.refined": ("PartOf",),
+    "keyfold.stream.stream": (
+        "not_empty",
+        "outside",
+    ),
 }
 __getattr__ = lazy_names(globals(), _MODULES)
 

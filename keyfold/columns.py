@@ -91,7 +91,12 @@ def plain_columns(kind: pa.DataType, *names: str, nullable: bool = True) -> list
 
 
 def passed_on(schema: pa.Schema) -> list[pa.Field]:
-    """Return the columns of a stream as columns of a job's table that are copied unchanged."""
+    """Return the columns of a stream as columns of a job's table that are copied unchanged.
+
+    Example:
+        >>> [lineage_of(field) for field in passed_on(pa.schema([("user", pa.string())]))]
+        [('user',)]
+    """
     return [with_lineage(field, [field.name]) for field in schema]
 
 
@@ -112,7 +117,12 @@ def meaning_of(field: pa.Field) -> str:
 
 
 def unit_of(field: pa.Field) -> str:
-    """Return the unit of a column's values; empty if they have none."""
+    """Return the unit of a column's values; empty if they have none.
+
+    Example:
+        >>> unit_of(column("fare", pa.float64(), "Fare of the ride", unit="dollars"))
+        'dollars'
+    """
     return _metadata(field, _UNIT)
 
 

@@ -36,6 +36,10 @@ def import_modules(package: str, *, within: str | None = None, skip: frozenset[s
     Raises:
         KeyfoldError: some modules cannot be imported; names each with its file and the reason. The other modules are not
             returned: a job that is missing without an error would be noticed days later.
+
+    Example:
+        >>> [module.__name__ for module in import_modules("spark_jobs.streams", skip=frozenset({"metrics"}))][:2]
+        ['spark_jobs.streams.payments', 'spark_jobs.streams.position_rules']
     """
     modules: list[ModuleType] = []
     faults: list[str] = []
@@ -62,6 +66,12 @@ def declarations(modules: list[ModuleType], kind: type[T], *, first: tuple[str, 
 
     Raises:
         KeyfoldError: two values have the same name.
+
+    Example:
+        >>> from keyfold import Stream
+        >>> from spark_jobs.streams import weather
+        >>> list(declarations([weather], Stream))
+        ['weather']
     """
     found: dict[str, tuple[T, ModuleType]] = {}
     for module in modules:

@@ -124,7 +124,12 @@ def project_jobs(module: str = "") -> Mapping[str, "KeyedJob"]:
 
 
 def project_suites() -> Mapping[str, "Suite"]:
-    """Return the suites of the current project, by table."""
+    """Return the suites of the current project, by table.
+
+    Example:
+        >>> "ride_summaries" in project_suites()
+        True
+    """
     return current_project().suites
 
 

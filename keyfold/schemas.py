@@ -128,10 +128,19 @@ def type_of(how: pl.Expr, columns: Mapping[str, pl.DataType] | pl.Schema) -> pl.
 
 
 def field_of(where: str, name: str, schema: pa.Schema) -> pa.Field:
-    """Return a column of a schema.
+    """Return a column of a schema, such as one that a parameter of a job names.
+
+    Args:
+        where: names the declaration in the error, such as `job visits: columns`.
+        name: the column's name.
+        schema: the columns that there are.
 
     Raises:
         Misconfigured: there is none of this name; names the nearest one, and all.
+
+    Example:
+        >>> field_of("job visits: columns", "user", pa.schema([("user", pa.string())])).type
+        DataType(string)
     """
     if name not in schema.names:
         raise Misconfigured(f"{where}: there is no column {name}{nearest(name, schema.names)}")

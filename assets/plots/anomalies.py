@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import polars as pl
 
-from keyfold import KeyfoldError, Lakehouse
+from keyfold import KeyfoldError, Lakehouse, live_parameters, scan_table
 from keyfold.dagster.plots import ALARM, MAIN, QUIET, draw, legend, picture
-from keyfold.keyed.generation.generations import live_generation
-from keyfold.lakehouse.reading import scan_table
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ def _draw_series(panel: "Axes", lakehouse: Lakehouse, key: str, values: pl.DataF
 
 
 def _model(lakehouse: Lakehouse) -> str:
-    generation = live_generation(lakehouse, "anomaly_predictions")
-    if generation is None:
+    parameters = live_parameters(lakehouse, "anomaly_predictions")
+    if parameters is None:
         raise KeyfoldError("anomaly_predictions has not run")
-    return generation.record.parameters["model"]
+    return parameters["model"]

@@ -6,9 +6,8 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from keyfold import Lakehouse
+from keyfold import Lakehouse, scan_table
 from keyfold.dagster.plots import ALARM, MAIN, QUIET, draw, legend, picture
-from keyfold.lakehouse.reading import scan_table
 
 _TRIPS = 100
 _POINTS = 50_000

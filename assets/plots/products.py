@@ -3,9 +3,8 @@
 import dagster as dg
 import polars as pl
 
-from keyfold import Lakehouse
+from keyfold import Lakehouse, scan_table
 from keyfold.dagster.plots import MAIN, SECOND, draw, picture
-from keyfold.lakehouse.reading import scan_table
 
 _WINDOWS = 168
 

@@ -18,8 +18,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MAIN, SECOND, ALARM, QUIET = "#2f6db5", "#e08a1e", "#c8322b", "#9aa5b1"
-"""Colours of the main series, the series it is compared with, faults, and everything else."""
+MAIN = "#2f6db5"
+"""Colour of the main series."""
+SECOND = "#e08a1e"
+"""Colour of the series that the main one is compared with."""
+ALARM = "#c8322b"
+"""Colour of faults."""
+QUIET = "#9aa5b1"
+"""Colour of everything else."""
 
 _STYLE: Mapping[Any, Any] = {
     "axes.spines.right": False,

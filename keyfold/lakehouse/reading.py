@@ -51,7 +51,17 @@ def read_table(lakehouse: Lakehouse, name: str) -> pl.LazyFrame:
 
 
 def scan_table(path: Place) -> pl.LazyFrame:
-    """Scan a Delta table lazily."""
+    """Scan a Delta table lazily, such as `lakehouse.table("visits")` or `lakehouse.events("clicks")`.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from pathlib import Path
+        >>> from deltalake import write_deltalake
+        >>> folder = Path(mkdtemp())
+        >>> write_deltalake(folder, pl.DataFrame({"user": ["ann"]}).to_arrow())
+        >>> scan_table(folder).collect().rows()
+        [('ann',)]
+    """
     return scan_files(path, data_file_paths(path))
 
 

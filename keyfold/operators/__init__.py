@@ -18,6 +18,8 @@ Each says what becomes of late events and of silent keys, and what its state is.
 - A restart or a replay changes no row, and a batch boundary only where a docstring says so.
 - On a stream that is silent as a whole, open rows close when `idle_timeout` lets event time go on.
 
+A step of one's own keeps the same order with `in_order`, `cut_lifetimes` and `step_job`.
+
 Their aggregates are the functions in lower case that take a value: `count`, `sum`, `mean`, `first`, …
 """
 
@@ -41,7 +43,8 @@ from keyfold.operators.aggregation.aggregates import (
 from keyfold.operators.aggregation.chosen_rows import last_rows, top_rows
 from keyfold.operators.aggregation.first_rows import first_rows
 from keyfold.operators.aggregation.last_n import last_n
-from keyfold.operators.aggregation.running import running
+from keyfold.operators.aggregation.lifetimes import cut_lifetimes
+from keyfold.operators.aggregation.running import WINDOW_END, WINDOW_START, running
 from keyfold.operators.aggregation.running_totals import totals
 from keyfold.operators.aggregation.sessions import sessions
 from keyfold.operators.aggregation.sessions_until import sessions_until
@@ -49,17 +52,19 @@ from keyfold.operators.aggregation.sessions_while import sessions_while
 from keyfold.operators.aggregation.top_of_windows import top_of_windows
 from keyfold.operators.aggregation.windows import TimeZone, windows
 from keyfold.operators.alerts import Held, Listed, alert
-from keyfold.operators.buffers import buffer
+from keyfold.operators.buffers import BATCH, buffer
 from keyfold.operators.joins.as_of_join import as_of_join
 from keyfold.operators.joins.interval_join import interval_join
 from keyfold.operators.joins.lookup_join import lookup_join
 from keyfold.operators.joins.window_join import window_join
+from keyfold.operators.ordering import Ordered, in_order
 from keyfold.operators.patterns.pattern import pattern
 from keyfold.operators.patterns.vocabulary import Next, Pattern, Then, Without
+from keyfold.operators.stepping import step_job
 
 __all__ = [
-    "Aggregate", "Held", "Listed", "Next", "Pattern", "Then", "TimeZone", "Without", "alert", "as_of_join", "between",
-    "buffer", "collect", "count", "count_distinct", "distinct", "divided", "falls", "first", "first_rows", "interval_join", "last", "last_n", "last_rows", "lookup_join",
-    "max", "mean", "min", "pattern", "quantile", "running", "sessions", "sessions_until", "sessions_while", "sum",
+    "BATCH", "WINDOW_END", "WINDOW_START", "Aggregate", "Held", "Listed", "Next", "Ordered", "Pattern", "Then", "TimeZone", "Without", "alert", "as_of_join", "between",
+    "buffer", "collect", "count", "count_distinct", "cut_lifetimes", "distinct", "divided", "falls", "first", "first_rows", "in_order", "interval_join", "last", "last_n", "last_rows", "lookup_join",
+    "max", "mean", "min", "pattern", "quantile", "running", "sessions", "sessions_until", "sessions_while", "step_job", "sum",
     "top_of_windows", "top_rows", "totals", "window_join", "windows",
 ]  # fmt: skip

@@ -22,6 +22,7 @@ from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, shifted
 
 BATCH = "batch"
+"""The column with the number of an event's batch, in the frame that the function of `buffer` gets."""
 
 _NEVER = pl.lit(None, pl.Datetime("us", "UTC"))
 

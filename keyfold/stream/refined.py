@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartOf:
-    """A derived column that assigns each event to one of `parts` parts, by a hash of columns of any type, with NULLs."""
+    """A derived column that assigns each event to one of `parts` parts, by a hash of columns of any type, with NULLs.
+
+    Attributes:
+        columns: the columns by which an event is assigned.
+        parts: how many parts there are.
+
+    Example:
+        >>> events = pl.DataFrame({"user": ["ann", "bob", "ann"]})
+        >>> parts = events.select(part=PartOf(("user",), 8).expression())["part"]
+        >>> parts[0] == parts[2], parts.is_between(0, 7).all()
+        (True, True)
+    """
 
     columns: tuple[str, ...]
     parts: int

@@ -155,17 +155,20 @@ _ARRIVAL = required(
 
 
 def outside(column: str, low: float, high: float) -> pl.Expr:
-    """Return an expression that is true for values outside of a closed range."""
+    """Return an expression that is true for values outside of a closed range, for a `Rule`.
+
+    Example:
+        >>> pl.DataFrame({"speed": [-1.0, 3.0]}).filter(outside("speed", 0, 100)).height
+        1
+    """
     return ~pl.col(column).is_between(low, high)
 
 
 def not_empty(column: str) -> Rule:
-    """Return a rule that refuses empty and blank text."""
+    """Return a rule that refuses empty and blank text.
+
+    Example:
+        >>> not_empty("user").reason
+        'user is empty'
+    """
     return Rule(f"{column} is empty", pl.col(column).str.strip_chars() == "")
-
-
-POSITION = (
-    Rule("latitude is outside -90 to 90", outside("latitude", -90, 90)),
-    Rule("longitude is outside -180 to 180", outside("longitude", -180, 180)),
-)
-"""Rules for the columns `latitude` and `longitude`, in degrees."""

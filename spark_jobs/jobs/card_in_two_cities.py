@@ -10,8 +10,7 @@ from datetime import timedelta
 
 import polars as pl
 
-from keyfold import KeyedJob, parameter, with_parameters
-from keyfold.keyed.job import Duration, EventTimeParameters
+from keyfold import Duration, EventTimeParameters, KeyedJob, parameter, with_parameters
 from keyfold.operators import Pattern, Then, pattern
 from spark_jobs.streams import PAYMENTS
 

@@ -16,11 +16,8 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from keyfold import Input, KeyedJob, required, with_parameters
-from keyfold.keyed.job import Names, Window
-from keyfold.operators import count, running
-from keyfold.operators.aggregation.running import WINDOW_END, WINDOW_START
-from keyfold.stream import TIMESTAMP
+from keyfold import TIMESTAMP, Input, KeyedJob, Names, Window, required, with_parameters
+from keyfold.operators import WINDOW_END, WINDOW_START, count, running
 from spark_jobs.jobs.silence import ExpiringParameters
 from spark_jobs.streams import STREAMS, find_stream
 

@@ -13,10 +13,8 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Input, KeyedJob, column, required, with_parameters
-from keyfold.keyed.job import Delay, EventTimeParameters
+from keyfold import TIMESTAMP, Delay, EventTimeParameters, Input, KeyedJob, column, required, with_parameters
 from keyfold.operators import TimeZone, count, divided, sum, windows
-from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
 
 FLEET_DAY = pa.schema(

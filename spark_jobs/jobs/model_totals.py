@@ -11,9 +11,8 @@ boundaries, so no event waits and none is late. The combiner adds purchases befo
 import polars as pl
 import pyarrow as pa
 
-from keyfold import JobParameters, KeyedJob, required, with_parameters
+from keyfold import TIMESTAMP, JobParameters, KeyedJob, required, with_parameters
 from keyfold.operators import sum, totals
-from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import SALES
 
 NO_MODEL = ""

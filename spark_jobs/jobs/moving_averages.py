@@ -18,12 +18,24 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Append, Input, KeyedJob, Upsert, column, required, with_parameters
-from keyfold.columns import unit_of
-from keyfold.keyed.job import Delay, Duration, Names, TimeKind, Timeout
+from keyfold import (
+    TIMESTAMP,
+    Append,
+    Delay,
+    Duration,
+    Input,
+    KeyedJob,
+    Names,
+    TimeKind,
+    Timeout,
+    Upsert,
+    column,
+    field_of,
+    required,
+    unit_of,
+    with_parameters,
+)
 from keyfold.operators import count, first, last, last_n, mean
-from keyfold.schemas import field_of
-from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.silence import SilentParameters, kind_of_timeout
 from spark_jobs.streams import WEATHER
 

@@ -17,9 +17,8 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
-from keyfold import Input, KeyedJob, Upsert, parameter, required, with_parameters
+from keyfold import TIMESTAMP, Input, KeyedJob, Upsert, parameter, required, with_parameters
 from keyfold.operators import distinct, running, sum
-from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.silence import ExpiringParameters
 from spark_jobs.streams import SALES
 

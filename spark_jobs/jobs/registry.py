@@ -4,8 +4,7 @@ To add a job, add a file `<name>.py` to this folder, or a folder with a `job.py`
 Nothing else is registered. A file that cannot be imported, or a name used twice, is an error that names the file.
 """
 
-from keyfold import KeyedJob
-from keyfold.discovery import declarations, import_modules
+from keyfold import KeyedJob, declarations, import_modules
 from spark_jobs import jobs
 
 SHIPPED = (

@@ -8,8 +8,7 @@ from datetime import timedelta
 
 import polars as pl
 
-from keyfold import KeyedJob, parameter, with_parameters
-from keyfold.keyed.job import Duration, EventTimeParameters
+from keyfold import Duration, EventTimeParameters, KeyedJob, parameter, with_parameters
 from keyfold.operators import Next, Pattern, pattern
 from spark_jobs.streams import RIDE_POINTS
 

@@ -22,10 +22,8 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
-from keyfold import Append, Input, KeyedJob, column, parameter, required, with_parameters
-from keyfold.keyed.job import Duration, Timeout
+from keyfold import TIMESTAMP, Append, Duration, Input, KeyedJob, Timeout, column, parameter, required, with_parameters
 from keyfold.operators import between, count, divided, first, last, sessions_until
-from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.motion import leg_in_micrometres
 from spark_jobs.jobs.silence import SilentParameters
 from spark_jobs.streams import RIDE_POINTS

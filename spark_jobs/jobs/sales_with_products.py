@@ -9,9 +9,18 @@ import os
 
 import pyarrow as pa
 
-from keyfold import Input, JobParameters, KeyedJob, Lookup, column, parameter, required, with_parameters
-from keyfold.columns import passed_on
-from keyfold.keyed.job import FilePath
+from keyfold import (
+    FilePath,
+    Input,
+    JobParameters,
+    KeyedJob,
+    Lookup,
+    column,
+    parameter,
+    passed_on,
+    required,
+    with_parameters,
+)
 from keyfold.operators import lookup_join
 from spark_jobs.streams import SALES
 

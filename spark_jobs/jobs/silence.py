@@ -4,8 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from keyfold import parameter
-from keyfold.keyed.job import Duration, EventTimeParameters, TimeKind, Timeout
+from keyfold import Duration, EventTimeParameters, TimeKind, Timeout, parameter
 
 
 def kind_of_timeout(change: Literal["migrate", "refresh"]) -> Any:

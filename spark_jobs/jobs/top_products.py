@@ -16,10 +16,8 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Append, KeyedJob, Upsert, required, with_parameters
-from keyfold.keyed.job import Duration, EventTimeParameters
+from keyfold import TIMESTAMP, Append, Duration, EventTimeParameters, KeyedJob, Upsert, required, with_parameters
 from keyfold.operators import sum, top_of_windows
-from keyfold.stream import TIMESTAMP
 from spark_jobs.streams import SALES
 
 TOP_PRODUCT = pa.schema(

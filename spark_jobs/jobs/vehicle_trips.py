@@ -27,10 +27,8 @@ from datetime import timedelta
 import polars as pl
 import pyarrow as pa
 
-from keyfold import Append, Input, KeyedJob, column, parameter, required, with_parameters
-from keyfold.keyed.job import Duration, Timeout
+from keyfold import TIMESTAMP, Append, Duration, Input, KeyedJob, Timeout, column, parameter, required, with_parameters
 from keyfold.operators import between, count, divided, falls, first, last, max, sessions_while, sum
-from keyfold.stream import TIMESTAMP
 from keyfold.times import ISO_FORMAT
 from spark_jobs.jobs.motion import leg_in_micrometres
 from spark_jobs.jobs.silence import SilentParameters

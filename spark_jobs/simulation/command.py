@@ -1,13 +1,13 @@
 """`keyfold simulate`: write simulated events to files."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from keyfold.cli.terminal import report
-from keyfold.errors import Misconfigured
-from keyfold.storage.place import local_path, to_place
+from keyfold import Misconfigured
+from keyfold.cli import report
 from spark_jobs.simulation import SIMULATORS
 from spark_jobs.simulation import simulate as simulate_stream
 
@@ -24,7 +24,7 @@ def simulate(
     """Write files of simulated events: out of order, duplicated, late, malformed, incomplete."""
     if stream not in SIMULATORS:
         raise typer.BadParameter(f"no stream {stream!r} to simulate; streams there: {', '.join(SIMULATORS)}")
-    if (folder := local_path(to_place(to))) is None:
+    if "://" in to:
         raise Misconfigured(f"--to {to}: simulated files are written to a folder; copy them from there to a bucket")
-    made = simulate_stream(stream, folder, size=size, seed=seed, hours=hours)
+    made = simulate_stream(stream, Path(to), size=size, seed=seed, hours=hours)
     report(asdict(made), f"{made.rows:,} rows of {made.size:,} {SIMULATORS[stream].counted} in {to}")

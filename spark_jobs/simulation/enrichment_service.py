@@ -18,7 +18,7 @@ from typing import Annotated, Any, Self
 import typer
 
 from keyfold import KeyfoldError
-from keyfold.cli.terminal import report, stop_on_signal
+from keyfold.cli import report, stop_on_signal
 from spark_jobs.jobs.batched_enrichment.protocol import KEY_HEADER, MAX_EVENTS
 
 MAX_BODY_BYTES = 32 * 2**20

@@ -15,7 +15,6 @@ import numpy as np
 import polars as pl
 
 from keyfold import KeyfoldError
-from keyfold.lakehouse.files import write_whole
 from keyfold.times import micros
 from spark_jobs.simulation.feed import Arrival, Simulator, feed
 from spark_jobs.simulation.measurements import metrics_table, weather_table
@@ -148,9 +147,9 @@ def simulate(
     for (number,), part in lines.group_by("file", maintain_order=True):
         text = (header + "".join(f"{line}\n" for line in part["line"])).encode()
         stem = f"{stream}-{begin:%Y%m%dT%H%M%SZ}-{end:%Y%m%dT%H%M%SZ}-seed{seed}-{number:04}"
-        write_whole(to / f"{stem}.{simulator.ending}.gz", _zipped(text))
+        _write_whole(to / f"{stem}.{simulator.ending}.gz", _zipped(text))
         if cut_short and number == files // 2:
-            write_whole(to / f"{stem}-cut-short.{simulator.ending}.gz", _zipped(text)[: len(_zipped(text)) // 2])
+            _write_whole(to / f"{stem}-cut-short.{simulator.ending}.gz", _zipped(text)[: len(_zipped(text)) // 2])
     return SimulationSummary(
         stream=stream, size=size, files=files, unreadable_files=int(cut_short), start=begin, end=end, **counts
     )
@@ -181,3 +180,10 @@ def _next_start(simulator: Simulator, to: Path, hours: float) -> datetime:
 def _zipped(text: bytes) -> bytes:
     # Without a time in the header, the same events give the same bytes.
     return gzip.compress(text, 6, mtime=0)
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    # A landing folder is read at any time: a file has its name once it is whole, and a hidden one is not listed.
+    part = path.with_name(f".{path.name}")
+    part.write_bytes(content)
+    part.replace(path)

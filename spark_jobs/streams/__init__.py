@@ -4,9 +4,7 @@ To add a stream, add a file `<name>.py` to this folder whose `STREAM` is a `Stre
 cannot be imported, or a name used twice, is an error that names the file.
 """
 
-from keyfold import KeyfoldError, Rule, Source, Stream
-from keyfold.discovery import declarations, import_modules
-from keyfold.stream import INGESTED_AT, TIMESTAMP
+from keyfold import INGESTED_AT, TIMESTAMP, KeyfoldError, Rule, Source, Stream, declarations, import_modules
 from spark_jobs.streams.metrics import STREAM as METRICS
 from spark_jobs.streams.payments import STREAM as PAYMENTS
 from spark_jobs.streams.ride_points import STATUSES as RIDE_STATUSES

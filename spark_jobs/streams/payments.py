@@ -3,9 +3,7 @@
 import polars as pl
 import pyarrow as pa
 
-from keyfold import Rule, Source, Stream, column, required
-from keyfold.stream import TIMESTAMP
-from keyfold.stream.stream import not_empty
+from keyfold import TIMESTAMP, Rule, Source, Stream, column, not_empty, required
 
 STREAM = Stream(
     name="payments",

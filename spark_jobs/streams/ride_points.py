@@ -3,9 +3,8 @@
 import polars as pl
 import pyarrow as pa
 
-from keyfold import Rule, Stream, column, required
-from keyfold.stream import TIMESTAMP
-from keyfold.stream.stream import POSITION, not_empty
+from keyfold import TIMESTAMP, Rule, Stream, column, not_empty, required
+from spark_jobs.streams.position_rules import POSITION
 
 STATUSES = ("pickup", "enroute", "dropoff")
 

@@ -2,9 +2,7 @@
 
 import pyarrow as pa
 
-from keyfold import Source, Stream, column, required
-from keyfold.stream import TIMESTAMP
-from keyfold.stream.stream import not_empty
+from keyfold import TIMESTAMP, Source, Stream, column, not_empty, required
 
 STREAM = Stream(
     name="sales",

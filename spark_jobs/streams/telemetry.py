@@ -3,9 +3,8 @@
 import polars as pl
 import pyarrow as pa
 
-from keyfold import Rule, Source, Stream, column, required
-from keyfold.stream import TIMESTAMP
-from keyfold.stream.stream import POSITION, not_empty, outside
+from keyfold import TIMESTAMP, Rule, Source, Stream, column, not_empty, outside, required
+from spark_jobs.streams.position_rules import POSITION
 
 STREAM = Stream(
     name="telemetry",

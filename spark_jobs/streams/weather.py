@@ -2,9 +2,7 @@
 
 import pyarrow as pa
 
-from keyfold import Rule, Source, Stream, column, required
-from keyfold.stream import TIMESTAMP
-from keyfold.stream.stream import not_empty, outside
+from keyfold import TIMESTAMP, Rule, Source, Stream, column, not_empty, outside, required
 
 STREAM = Stream(
     name="weather",

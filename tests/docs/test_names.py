@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from keyfold.cli.app import commands
+from tests.public_names import BY_AUTHORS, PUBLIC, imports
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [
@@ -110,17 +111,6 @@ def test_make_targets_and_commands_that_are_named_are_there(page):
     assert set(re.findall(r"(?:`|^)(?:\.venv/bin/)?keyfold ([a-z][\w-]*)", text, re.MULTILINE)) <= set(commands())
 
 
-PUBLIC = {
-    "keyfold",
-    *(
-        f"keyfold.{module}"
-        for module in ("columns", "dagster", "dagster.components", "keyed.job", "operators", "stream", "testing")
-    ),
-}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=relative)
-def test_examples_import_public_modules_alone(page):
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    imported = re.findall(r"^(?:from|import) (keyfold[\w.]*)", "\n".join(blocks), re.MULTILINE)
-    assert set(imported) <= PUBLIC
+@pytest.mark.parametrize("file", BY_AUTHORS, ids=relative)
+def test_what_authors_read_and_write_imports_public_modules_alone(file):
+    assert {module for module, _ in imports(file)} <= set(PUBLIC)

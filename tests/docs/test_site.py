@@ -4,16 +4,15 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import keyfold
-from keyfold import errors, operators
+from keyfold import errors
+from tests.public_names import BY_AUTHORS, PUBLIC, imports
 
 ROOT = Path(__file__).parents[2]
 LOADED = re.compile(r"<(?:script|img|link|iframe)\b[^>]*?\b(?:src|href)=[\"']?(?:https?:)?//[^\"'\s>]+", re.IGNORECASE)
-
-NOT_SHOWN = {"STEP_DECIDES", "JobParameters", "Project"}
-"""A constant, and what the pages on parameters and on projects show."""
 
 
 def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
@@ -30,10 +29,10 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tm
     assert len(pages) > len(list((ROOT / "docs").rglob("*.md")))  # and the one for addresses that are not there
     assert [(page.name, LOADED.findall(page.read_text(encoding="utf-8"))) for page in pages if loads(page)] == []
     shown = set(re.findall(r'id="([\w.]+)"', (tmp_path / "reference" / "api.html").read_text(encoding="utf-8")))
-    public = [f"keyfold.{name}" for name in keyfold.__all__ if not hasattr(errors, name) and name not in NOT_SHOWN]
-    public += [f"keyfold.operators.{name}" for name in operators.__all__]
-    public += [f"keyfold.errors.{name}" for name in keyfold.__all__ if hasattr(errors, name)]
-    assert [name for name in public if name not in shown] == []
+    public = {f"{name}.{one}" for name in PUBLIC for one in getattr(import_module(name), "__all__", ())}
+    public |= {f"{module}.{name}" for file in BY_AUTHORS for module, name in imports(file) if name}
+    by_errors = {f"keyfold.{name}": f"keyfold.errors.{name}" for name in keyfold.__all__ if hasattr(errors, name)}
+    assert {by_errors.get(name, name) for name in public} - shown == set()
 
 
 def loads(page):

@@ -7,10 +7,9 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from keyfold import STEP_DECIDES, Input, KeyedJob, Step, Stream, required
+from keyfold import DEADLINE, STEP_DECIDES, Input, KeyedJob, Step, Stream, required
 from keyfold.keyed.calling import harness
 from keyfold.keyed.calling.step_call import Called, call_once
-from keyfold.keyed.job import DEADLINE
 from keyfold.operators import (
     Held,
     Pattern,

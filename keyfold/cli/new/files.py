@@ -73,7 +73,9 @@ def stream_files(name: str, proposal: Proposal, command: str) -> dict[Path, str]
         proposal.time == INGESTED_AT,
         any("TIMESTAMP" in _written(column.kind)[0] for column in read),
     )
-    imports = ["INGESTED_AT"] * is_arrival + ["TIMESTAMP"] * has_times + ["Source"] * bool(sourced) + ["Stream"]
+    imports = (
+        ["INGESTED_AT"] * is_arrival + ["TIMESTAMP"] * has_times + ["Source"] * bool(sourced) + ["Stream", "column"]
+    )
     arguments = [
         f"    event_time={'INGESTED_AT' if is_arrival else quoted(proposal.time)},",
         *(["    sources={", *map(_source, sourced), "    },"] if sourced else []),

@@ -46,6 +46,11 @@ def live_parameters(lakehouse: Lakehouse, job: str, mode: RunMode = NEW_EVENTS) 
 
     Raises:
         KeyfoldError: the live generation is missing, or an earlier version of Keyfold made it; names the remedy.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> live_parameters(Lakehouse(mkdtemp()), "visits") is None
+        True
     """
     live = None if isinstance(mode, FullRefresh) else live_generation(lakehouse, job)
     return live.record.parameters if live else None

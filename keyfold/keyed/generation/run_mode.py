@@ -27,6 +27,11 @@ class Incremental(_Advancing):
 
     Raises:
         Misconfigured: `advance_to` is later than `journal.clock.LATEST_ADVANCE`.
+
+    Example:
+        >>> from datetime import UTC
+        >>> Incremental(advance_to=datetime(2026, 1, 31, tzinfo=UTC)).name
+        'incremental'
     """
 
     name: ClassVar[ModeName] = "incremental"
@@ -42,6 +47,10 @@ class FullRefresh(_Advancing):
 
     Attributes:
         advance_to: as in `Incremental`.
+
+    Example:
+        >>> FullRefresh().name
+        'full_refresh'
     """
 
     name: ClassVar[ModeName] = "full_refresh"
@@ -59,6 +68,11 @@ class Replay:
 
     Raises:
         Misconfigured: `since` is not before `until`, or `advance_to` is too late.
+
+    Example:
+        >>> from datetime import UTC
+        >>> Replay("january", until=datetime(2026, 2, 1, tzinfo=UTC)).branch
+        'january'
     """
 
     name: ClassVar[ModeName] = "replay"

@@ -80,8 +80,7 @@ class KeyedJob:
 
         >>> from datetime import timedelta
         >>> from keyfold import Append, Input, KeyedJob, Step, Stream
-        >>> from keyfold import required
-        >>> from keyfold.keyed.job import DEADLINE
+        >>> from keyfold import DEADLINE, required
         >>> time = pa.timestamp("us", tz="UTC")
         >>> clicks = Stream("clicks", pa.schema([required("user", pa.string(), "Who"), ("at", time)]), event_time="at")
         >>> def count(state, events, clock):

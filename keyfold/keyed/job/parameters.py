@@ -131,7 +131,16 @@ class EventTimeParameters(JobParameters):
 
 
 class WindowShape(NamedTuple):
-    """Windows of event time: their length, and the time from the start of one to the start of the next."""
+    """Windows of event time: their length, and the time from the start of one to the start of the next.
+
+    Attributes:
+        length: how long a window is.
+        every: the time from the start of one window to the start of the next.
+
+    Example:
+        >>> WindowShape(timedelta(hours=1), timedelta(minutes=15)).overlaps
+        True
+    """
 
     length: timedelta
     every: timedelta

@@ -11,7 +11,19 @@ from keyfold.storage.place import Place
 
 
 class ResponseCache(Protocol):
-    """Stored responses of external services, by keys that identify the requests."""
+    """Stored responses of external services, by keys that identify the requests.
+
+    Example:
+        >>> def price_of(item: str, cache: ResponseCache) -> str:
+        ...     response = cache.get(item)
+        ...     if response is None:
+        ...         response = f"the service's price of {item}"
+        ...         cache.keep(item, response)
+        ...     return response
+        >>> cache = ResponsesInMemory()
+        >>> price_of("tea", cache), cache.get("tea")
+        ("the service's price of tea", "the service's price of tea")
+    """
 
     def get(self, key: str) -> str | None:
         """Return the stored response of a key; None if there is none."""

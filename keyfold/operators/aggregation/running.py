@@ -27,7 +27,10 @@ from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start, period_starts, to_times
 
-WINDOW_START, WINDOW_END = "window_start", "window_end"
+WINDOW_START = "window_start"
+"""The column with the start of a window."""
+WINDOW_END = "window_end"
+"""The column with the end of a window."""
 _IS_THERE = "#there"
 _KNOWN = tuple(one for one in IN_ANY_ORDER if one != "quantile")
 

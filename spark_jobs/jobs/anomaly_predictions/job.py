@@ -34,6 +34,8 @@ from pydantic import Field, model_validator
 
 from keyfold import (
     Append,
+    Duration,
+    EventTimeParameters,
     Input,
     KeyedJob,
     State,
@@ -41,8 +43,7 @@ from keyfold import (
     parameter,
     with_parameters,
 )
-from keyfold.keyed.job import Duration, EventTimeParameters
-from keyfold.operators.stepping import step_job
+from keyfold.operators import step_job
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
 from spark_jobs.jobs.anomaly_predictions.tables import (

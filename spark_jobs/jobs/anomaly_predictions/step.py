@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from keyfold import Clock, Step
-from keyfold.keyed.job import PROCESSING_DEADLINE, Timeout
-from keyfold.keyed.rows.codec import empty
-from keyfold.operators.aggregation.lifetimes import cut_lifetimes
-from keyfold.operators.ordering import Ordered, in_order
+from keyfold import PROCESSING_DEADLINE, Clock, Step, Timeout
+from keyfold.operators import Ordered, cut_lifetimes, in_order
 from keyfold.times import period_start, shifted
 from spark_jobs.jobs.anomaly_predictions.learning import Learned, complete_windows, every_interval
 from spark_jobs.jobs.anomaly_predictions.model_state import Kept
@@ -58,7 +56,7 @@ class AnomalyStep:
 
         kept = self._refreshed(Kept.of(state, self.model), clock)
         kept = kept.with_new(self.model, _keys(ready.events))
-        output, latest, retired = [empty(ANOMALY_PREDICTION)], [empty(LATEST_PREDICTION)], []
+        output, latest, retired = [_empty(ANOMALY_PREDICTION)], [_empty(LATEST_PREDICTION)], []
         # The first lifetime continues the models; before each later one, the models of its keys retire.
         for life, part in self._lifetimes(kept.models, ready):
             if life:
@@ -189,7 +187,7 @@ class AnomalyStep:
     def _retire(self, kept: Kept, where: pl.Series) -> tuple[Kept, pl.DataFrame]:
         """Remove these models, which have learned all their values; return the state and their rows of `retired_models`."""
         if not where.any():
-            return kept, empty(RETIRED_MODEL)
+            return kept, _empty(RETIRED_MODEL)
         keys = kept.models["key"].filter(where)
         kept = kept.refreshed(self.model, keys)
         is_gone = kept.models["key"].is_in(keys.implode())
@@ -217,3 +215,7 @@ def _named(rows: pl.DataFrame) -> pl.DataFrame:
 def _keys(events: pl.DataFrame) -> pl.Series:
     """Return the keys of events that are ordered by key."""
     return events["key"].rle().struct.field("value")
+
+
+def _empty(columns: pa.Schema) -> pl.DataFrame:
+    return pl.DataFrame(schema=pl.Schema(columns))

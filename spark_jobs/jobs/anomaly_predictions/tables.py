@@ -2,9 +2,7 @@
 
 import pyarrow as pa
 
-from keyfold import column, required
-from keyfold.columns import plain_columns
-from keyfold.stream import TIMESTAMP
+from keyfold import TIMESTAMP, column, plain_columns, required
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 
 _BOTH = ("timestamp", "value")

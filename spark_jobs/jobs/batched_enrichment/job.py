@@ -23,14 +23,25 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Append, Clock, Input, JobParameters, KeyedJob, column, parameter, required, with_parameters
-from keyfold.columns import passed_on
-from keyfold.keyed.job import Delay, Duration
-from keyfold.keyed.rows.response_cache import ResponseCache
-from keyfold.operators.buffers import BATCH, buffer
-from keyfold.state.rows.lines import json_lines
-from keyfold.stream import TIMESTAMP
-from keyfold.stream.refined import PartOf
+from keyfold import (
+    TIMESTAMP,
+    Append,
+    Clock,
+    Delay,
+    Duration,
+    Input,
+    JobParameters,
+    KeyedJob,
+    PartOf,
+    ResponseCache,
+    column,
+    json_lines,
+    parameter,
+    passed_on,
+    required,
+    with_parameters,
+)
+from keyfold.operators import BATCH, buffer
 from spark_jobs.jobs.batched_enrichment.protocol import MAX_EVENTS, Batch, Call, Outcome
 from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE, find_service
 from spark_jobs.streams import RIDE_POINTS, STREAMS, find_stream

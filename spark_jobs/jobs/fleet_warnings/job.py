@@ -25,10 +25,18 @@ import polars as pl
 import pyarrow as pa
 from pydantic import model_validator
 
-from keyfold import Input, KeyedJob, column, parameter, required, with_parameters
-from keyfold.keyed.job import EventTimeParameters, FilePath
+from keyfold import (
+    TIMESTAMP,
+    EventTimeParameters,
+    FilePath,
+    Input,
+    KeyedJob,
+    column,
+    parameter,
+    required,
+    with_parameters,
+)
 from keyfold.operators import Held, Listed, alert
-from keyfold.stream import TIMESTAMP
 from spark_jobs.jobs.fleet_warnings.geofences import load_geofences
 from spark_jobs.streams import TELEMETRY
 

@@ -17,9 +17,18 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from keyfold import Input, JobParameters, KeyedJob, parameter, required, with_parameters
-from keyfold.columns import passed_on
-from keyfold.keyed.job import Delay, Duration, FilePath
+from keyfold import (
+    Delay,
+    Duration,
+    FilePath,
+    Input,
+    JobParameters,
+    KeyedJob,
+    parameter,
+    passed_on,
+    required,
+    with_parameters,
+)
 from keyfold.operators import as_of_join
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES, RIDE_SUMMARY
 from spark_jobs.jobs.ride_weather.stations import AIRPORTS, fingerprint, load_stations, nearest_station

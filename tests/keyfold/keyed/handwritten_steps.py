@@ -7,8 +7,20 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from keyfold import STEP_DECIDES, Append, Clock, Input, KeyedJob, State, Step, Stream, required
-from keyfold.keyed.job import DEADLINE, PROCESSING_DEADLINE, Timeout
+from keyfold import (
+    DEADLINE,
+    PROCESSING_DEADLINE,
+    STEP_DECIDES,
+    Append,
+    Clock,
+    Input,
+    KeyedJob,
+    State,
+    Step,
+    Stream,
+    Timeout,
+    required,
+)
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIME = pl.Datetime("us", "UTC")

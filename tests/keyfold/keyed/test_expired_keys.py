@@ -8,8 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold import STEP_DECIDES, Append, Input, KeyedJob, State, Step, Stream, TestHarness, Upsert
-from keyfold.keyed.job import DEADLINE, PROCESSING_DEADLINE
+from keyfold import (
+    DEADLINE,
+    PROCESSING_DEADLINE,
+    STEP_DECIDES,
+    Append,
+    Input,
+    KeyedJob,
+    State,
+    Step,
+    Stream,
+    TestHarness,
+    Upsert,
+)
 from tests.examples import examples
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

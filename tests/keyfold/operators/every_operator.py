@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from keyfold import Append, Input, KeyedJob, Stream, Upsert, required
-from keyfold.keyed.job import Timeout
+from keyfold import Append, Input, KeyedJob, Stream, Timeout, Upsert, required
 from keyfold.keyed.job.parameters import WindowShape
 from keyfold.operators import (
     Held,

@@ -11,9 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from keyfold import Append, Input, Misconfigured, Stream, TestHarness, required
+from keyfold import Append, Input, Misconfigured, Stream, TestHarness, Timeout, required
 from keyfold import operators as op
-from keyfold.keyed.job import Timeout
 from keyfold.keyed.job.parameters import WindowShape
 from keyfold.testing import play
 from tests.examples import ALL

@@ -24,8 +24,6 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from keyfold.keyed.rows.codec import polars_schema
-
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -106,7 +104,7 @@ class Model(ABC):
 
     def initial(self, keys: pl.Series) -> pl.DataFrame:
         """Create untrained models for these keys, in this order."""
-        columns = (pl.lit(self.untrained[name], kind).alias(name) for name, kind in polars_schema(self.state).items())
+        columns = (pl.lit(self.untrained[name], kind).alias(name) for name, kind in pl.Schema(self.state).items())
         return pl.DataFrame({"key": keys}).with_columns(*columns, events_learned=pl.lit(0, pl.Int64))
 
     def predict(self, models: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -119,7 +117,7 @@ class Model(ABC):
 
     def _scored(self, models: pl.DataFrame, events: pl.DataFrame, *, learns: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
         if events.is_empty():
-            return pl.DataFrame(schema=polars_schema(PREDICTION)), models
+            return pl.DataFrame(schema=pl.Schema(PREDICTION)), models
         runs = key_runs(models, events)
         own = models[runs.model]
         values = np.clip(events["value"].to_numpy(), -WIDEST, WIDEST)

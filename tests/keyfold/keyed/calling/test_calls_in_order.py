@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold import Step, TestHarness
-from keyfold.keyed.job import DEADLINE
+from keyfold import DEADLINE, Step, TestHarness
 from tests.examples import examples
 from tests.keyfold.keyed.calling.histories import DELAYS, HISTORY, cut, history
 from tests.keyfold.keyed.handwritten_steps import CASES, NOON, TICK, TIMEOUT, Click, frame

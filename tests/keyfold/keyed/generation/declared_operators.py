@@ -8,8 +8,7 @@ from datetime import timedelta
 import polars as pl
 import pyarrow as pa
 
-from keyfold import Append, Input, Lookup, Upsert, required
-from keyfold.keyed.job import Timeout
+from keyfold import Append, Input, Lookup, Timeout, Upsert, required
 from keyfold.keyed.job.parameters import WindowShape
 from keyfold.operators import (
     Held,

@@ -10,6 +10,7 @@ import pyarrow as pa
 from keyfold import (
     STEP_DECIDES,
     Append,
+    EventTimeParameters,
     Input,
     JobParameters,
     KeyedJob,
@@ -19,13 +20,14 @@ from keyfold import (
     State,
     Step,
     Stream,
+    Timeout,
     Upsert,
+    Window,
     parameter,
     per_key,
     required,
     with_parameters,
 )
-from keyfold.keyed.job import EventTimeParameters, Timeout, Window
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.per_key import KeyAnswer
 from keyfold.operators import (

@@ -12,9 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from keyfold import Append
+from keyfold import Append, Timeout
 from keyfold import operators as op
-from keyfold.keyed.job import Timeout
 from keyfold.lakehouse.reading import scan_table
 from keyfold.testing import play
 from tests.examples import ALL

@@ -12,9 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from keyfold import Misconfigured, Stream, TestHarness
+from keyfold import Misconfigured, Stream, TestHarness, Timeout
 from keyfold import operators as op
-from keyfold.keyed.job import Timeout
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.tables import Append, Upsert
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold import Append, Input, Misconfigured, Stream, required
+from keyfold import Append, Input, Misconfigured, Stream, Timeout, required
 from keyfold.columns import lineage_of
-from keyfold.keyed.job import Timeout
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.operators import (
     Held,
