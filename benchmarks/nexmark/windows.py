@@ -39,7 +39,7 @@ _Q5_SHARDS = windows(
     by=("auction",),
     length=WINDOW,
     every=WINDOW / 5,
-    most="bids",
+    keep_max="bids",
     output=pa.schema([*whole("shard", "auction"), *times("window_end"), *whole("bids", "n_events")]),
 )
 _Q5 = (_Q5_SHARDS, _highest("q5", _Q5_SHARDS, "bids"))
@@ -52,7 +52,7 @@ _Q7_SHARDS = windows(
     key=("shard",),
     by=(*_BID, "bidTime"),
     length=WINDOW,
-    most="price",
+    keep_max="price",
     output=pa.schema([*whole("shard"), *times("window_end", "bidTime"), *of_bid(*_BID), *whole("n_events")]),
 )
 _Q7 = (_Q7_SHARDS, _highest("q7", _Q7_SHARDS, "price"))

@@ -25,20 +25,20 @@ Their aggregates are the functions in lower case that take a value: `count`, `su
 
 from keyfold.operators.aggregation.aggregates import (
     Aggregate,
-    between,
     collect,
     count,
     count_distinct,
     distinct,
     divided,
-    falls,
     first,
     last,
     max,
     mean,
     min,
+    over_pairs,
     quantile,
     sum,
+    sum_of_decreases,
 )
 from keyfold.operators.aggregation.chosen_rows import last_rows, top_rows
 from keyfold.operators.aggregation.first_rows import first_rows
@@ -63,8 +63,10 @@ from keyfold.operators.patterns.vocabulary import Next, Pattern, Then, Without
 from keyfold.operators.stepping import step_job
 
 __all__ = [
-    "BATCH", "WINDOW_END", "WINDOW_START", "Aggregate", "Held", "Listed", "Next", "Ordered", "Pattern", "Then", "TimeZone", "Without", "alert", "as_of_join", "between",
-    "buffer", "collect", "count", "count_distinct", "cut_lifetimes", "distinct", "divided", "falls", "first", "first_rows", "in_order", "interval_join", "last", "last_n", "last_rows", "lookup_join",
-    "max", "mean", "min", "pattern", "quantile", "running", "sessions", "sessions_until", "sessions_while", "step_job", "sum",
-    "top_of_windows", "top_rows", "totals", "window_join", "windows",
+    "BATCH", "WINDOW_END", "WINDOW_START", "Aggregate", "Held", "Listed", "Next", "Ordered", "Pattern", "Then",
+    "TimeZone", "Without", "alert", "as_of_join", "buffer", "collect", "count", "count_distinct", "cut_lifetimes",
+    "distinct", "divided", "first", "first_rows", "in_order", "interval_join", "last", "last_n", "last_rows",
+    "lookup_join", "max", "mean", "min", "over_pairs", "pattern", "quantile", "running", "sessions", "sessions_until",
+    "sessions_while", "step_job", "sum", "sum_of_decreases", "top_of_windows", "top_rows", "totals", "window_join",
+    "windows",
 ]  # fmt: skip

@@ -23,7 +23,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold import TIMESTAMP, Append, Duration, Input, KeyedJob, Timeout, column, parameter, required, with_parameters
-from keyfold.operators import between, count, divided, first, last, sessions_until
+from keyfold.operators import count, divided, first, last, over_pairs, sessions_until
 from spark_jobs.jobs.motion import leg_in_micrometres
 from spark_jobs.jobs.silence import SilentParameters
 from spark_jobs.streams import RIDE_POINTS
@@ -94,7 +94,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
             "start_status": first("ride_status"),
             "end_status": last("ride_status"),
             "n_points": count(),
-            "distance": between(leg_in_micrometres(*_PLACE)),
+            "distance": over_pairs(leg_in_micrometres(*_PLACE)),
             "fare": last("meter_reading"),
             **{f"start_{axis}": first(axis) for axis in _PLACE},
         },

@@ -28,7 +28,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold import TIMESTAMP, Append, Duration, Input, KeyedJob, Timeout, column, parameter, required, with_parameters
-from keyfold.operators import between, count, divided, falls, first, last, max, sessions_while, sum
+from keyfold.operators import count, divided, first, last, max, over_pairs, sessions_while, sum, sum_of_decreases
 from keyfold.times import ISO_FORMAT
 from spark_jobs.jobs.motion import leg_in_micrometres
 from spark_jobs.jobs.silence import SilentParameters
@@ -142,12 +142,12 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
             "end_time": last("time"),
             **{f"start_{axis}": first(axis) for axis in _AXES},
             **{f"end_{axis}": last(axis) for axis in _AXES},
-            "distance": between(leg_in_micrometres(*_AXES)),
-            "moving": between(pl.when(moves.shift()).then(took).otherwise(0)),
-            "idle": between(pl.when(moves.shift()).then(0).otherwise(took)),
+            "distance": over_pairs(leg_in_micrometres(*_AXES)),
+            "moving": over_pairs(pl.when(moves.shift()).then(took).otherwise(0)),
+            "idle": over_pairs(pl.when(moves.shift()).then(0).otherwise(took)),
             "top_speed": max("speed"),
             # Infinity counts as no reading.
-            "fuel_used": falls((pl.col("fuel_level") * 1e6).round().cast(pl.Int64, strict=False)),
+            "fuel_used": sum_of_decreases((pl.col("fuel_level") * 1e6).round().cast(pl.Int64, strict=False)),
             "harsh_braking": sum((braking >= parameters.harsh_braking).cast(pl.Int64)),
             "harsh_acceleration": sum((accelerating >= parameters.harsh_acceleration).cast(pl.Int64)),
             "n_accelerations": count(pl.col("acceleration").is_not_null()),

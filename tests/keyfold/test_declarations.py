@@ -156,7 +156,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "paid is double, and declared as float: declare it as double": lambda: per_hour(
         of={"paid": sum_of(CENTS / 2), **COUNTED}, output={"user": pl.String, "clicks": pl.Int64, "paid": pl.Float32}
     ),
-    "most is 'paid'; it must be of `by`": lambda: per_hour(most="paid"),
+    "keep_max is 'paid'; it must be of `by`": lambda: per_hour(keep_max="paid"),
     "highest is 'paid'; it must be an aggregate": lambda: top_of_windows(
         "j", CLICKS, COUNTED, n=1, by="user", highest="paid", length="1h"
     ),

@@ -152,7 +152,13 @@ MADE_OF_VISITS = {
     ),
     "float32": lambda name: windows(name, VISITS, {"sum": sum_of("share"), "n": count()}, key="user", length="1h"),
     "most of nothing": lambda name: windows(
-        name, VISITS.where(pl.col("user") != "c"), {"on": max_of("on")}, key="user", length="1h", by="tags", most="on"
+        name,
+        VISITS.where(pl.col("user") != "c"),
+        {"on": max_of("on")},
+        key="user",
+        length="1h",
+        by="tags",
+        keep_max="on",
     ),
     "a key of what may be NULL": lambda name: running(name, BY_TAG, {"sum": sum_of("cents")}, key="tag"),
     "alert": lambda name: alert(name, BY_TAG, {"high": Held(CENTS > 7, CENTS < 4)}, key=("user", "tag")),

@@ -34,7 +34,7 @@ def text_of(form: Any) -> str:
     """Return a canonical form as text.
 
     Example:
-        >>> text_of({"$": "Aggregate", "joined": "min", "value": {"$": "expression", "of": ["col", "speed"]}})
+        >>> text_of({"$": "call", "of": ["min", {"value": {"$": "expression", "of": ["col", "speed"]}}]})
         'min(speed)'
     """
     if isinstance(form, list):
@@ -50,12 +50,11 @@ def text_of(form: Any) -> str:
     return f"{{{fields}}}" if kind is None else f"{kind}({fields})"
 
 
-def _aggregate(form: dict[str, Any]) -> str:
-    joined, value = form["joined"], text_of(form["value"])
-    if joined == "sum" and value == "1":
-        joined, value = "count", ""
-    options = [f"{name}={text_of(given)}" for name, given in form.items() if name not in ("$", "joined", "value")]
-    return f"{joined}({', '.join([*([value] if value else []), *options])})"
+def _call_of_function(form: dict[str, Any]) -> str:
+    name, arguments = form["of"]
+    value = [text_of(arguments["value"])] if "value" in arguments else []
+    options = [f"{argument}={text_of(given)}" for argument, given in arguments.items() if argument != "value"]
+    return f"{name}({', '.join([*value, *options])})"
 
 
 def expression_text(tree: Any, *, is_part: bool = False) -> str:
@@ -134,7 +133,7 @@ def _listed(values: Sequence[Any], text: Any) -> str:
 
 
 _OF_KINDS: dict[Any, Callable[[dict[str, Any]], str]] = {
-    "Aggregate": _aggregate,
+    "call": _call_of_function,
     "code": lambda _: "a function",
     "columns": lambda form: ", ".join(f"{name} {kind}" for name, kind in form["of"].items()),
     "expression": lambda form: expression_text(form["of"]),

@@ -1,10 +1,12 @@
 """The canonical form of what an author gives to a job: JSON, in which the same declaration is the same, however it is written.
 
 Durations are in one unit, a name is a list of one name, columns are by name and type, and mappings and sets are sorted. An object
-has its class in `$` and the fields that are not as by default. A function is `{"$": "code", "of": label}`: its code is kept apart
+has its class in `$` and the fields that are not as by default; one that a function made (`MadeByCall`) has the function's name and
+the arguments that are not as by default. A function is `{"$": "code", "of": label}`: its code is kept apart
 (`Forms.functions`), since a job may go on with other code.
 """
 
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
@@ -27,7 +29,7 @@ from keyfold.keyed.forms.expressions import expression_tree, plain_values
 from keyfold.keyed.forms.types import type_text
 from keyfold.keyed.job.inputs import Input, JobTable
 from keyfold.keyed.job.lookups import Lookup
-from keyfold.keyed.job.operator_call import KEEPS_ORDER
+from keyfold.keyed.job.operator_call import KEEPS_ORDER, MadeByCall, OperatorCall
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.schemas import declared_schema
@@ -144,6 +146,8 @@ class Forms:
     def _of_keyfold(self, label: str, value: Any) -> Form:
         """Return the form of an object of Keyfold's: what it was made with, since its code is not the author's."""
         within: dict[str, Any] = {}
+        if isinstance(value, MadeByCall) and value.call is not None:
+            return _named("call", [value.call.name, self._arguments(label, value.call)])
         if isinstance(value, MethodType):
             name, within = value.__name__, {"self": value.__self__}
         elif isinstance(value, partial):
@@ -157,6 +161,15 @@ class Forms:
             name = getattr(value, "__qualname__", type(value).__qualname__)
             within = {} if isinstance(value, type) else dict(getattr(value, "__dict__", {}))
         return {"$": name, **self._mapping(label, within)}
+
+    def _arguments(self, label: str, call: OperatorCall) -> dict[str, Form]:
+        forms = {}
+        for name, parameter in inspect.signature(call.function).parameters.items():
+            hint = call.hints.get(name)
+            form = self.of(f"{label}.{name}", call.arguments[name], hint)
+            if parameter.default is parameter.empty or form != Forms().of("", parameter.default, hint):
+                forms[name] = form
+        return forms
 
     def _fields(self, label: str, value: Any) -> Form:
         hints = _hints(type(value))
@@ -216,6 +229,8 @@ def _alike(value: Any, hint: Any) -> Any:
     if isinstance(value, str) and timedelta in ways:
         with suppress(ValueError):
             value = parsed_duration(value) or value
+    if isinstance(value, str) and pl.Expr in ways:
+        value = pl.col(value)
     if isinstance(value, timedelta) and Timeout in ways:
         value = Timeout(value)
     if isinstance(value, str) and any(getattr(one, "__origin__", None) is Sequence for one in ways):

@@ -178,7 +178,7 @@ def _compared(section: Section, before: Form, after: Form, path: tuple[str, ...]
 
 
 def _has_fields(form: Form) -> bool:
-    return isinstance(form, dict) and form.get("$") != "Aggregate" and not ("$" in form and "of" in form)
+    return isinstance(form, dict) and not ("$" in form and "of" in form)
 
 
 def _leaf(section: Section, path: tuple[str, ...], before: Form, after: Form) -> Iterator[Difference]:

@@ -16,8 +16,8 @@ from keyfold.lakehouse.files import DamagedError
 from keyfold.storage.place import Place
 
 RECORD = "generation.json"
-FORMAT = 9
-"""Version of the files of a generation. Since version 9, its record has what the job declares, in canonical forms."""
+FORMAT = 10
+"""Version of the files of a generation. Since version 10, its record has aggregates as calls of the functions that make them."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""What an author gave to an operator: it stays with the job that the operator made (`KeyedJob.operator`)."""
+"""What an author gave to a function that declares something.
+
+It stays with what the function made: with a job of an operator (`KeyedJob.operator`), with an aggregate (`MadeByCall.call`).
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,10 +13,10 @@ KEEPS_ORDER = "keyfold.keeps_order"
 
 @dataclass(frozen=True)
 class OperatorCall:
-    """A call of an operator.
+    """A call of an operator, or of another function that declares a part of a job.
 
     Attributes:
-        function: the operator.
+        function: the function.
         arguments: its arguments by parameter, defaults included.
         parts: what the operator made of them: a job in which one of these is replaced is no longer the operator's.
     """
@@ -24,7 +27,7 @@ class OperatorCall:
 
     @property
     def name(self) -> str:
-        """The operator's name."""
+        """The name of the function."""
         return self.function.__name__
 
     @property
@@ -39,6 +42,17 @@ class OperatorCall:
     def __reduce__(self) -> tuple[Any, ...]:
         # Workers need only the job that was made. The arguments are as large again, and need not fit into a pickle.
         return _absent, ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeByCall:
+    """An object that functions make: a fingerprint has the call, and not the fields that the object has.
+
+    Attributes:
+        call: the call that made it; None if it was made otherwise.
+    """
+
+    call: OperatorCall | None = field(default=None, repr=False, compare=False)
 
 
 def _absent() -> None:

@@ -25,7 +25,7 @@ from keyfold.schemas import (
 from keyfold.stream import TIMESTAMP
 from keyfold.stream.refined import roots_of
 
-_IN_ORDER = ("first", "last", "between", "falls", "collect")
+_IN_ORDER = ("first", "last", "over_pairs", "sum_of_decreases", "collect")
 
 
 def counted_by(of: Mapping[str, Aggregate], counted: str) -> str:
@@ -219,7 +219,7 @@ class OutputColumns:
 
     def _sources(self, name: str) -> Sequence[str]:
         if (one := self.of.get(name)) is not None:
-            in_order = one.counts or one.joined in _IN_ORDER
+            in_order = one.counts or one.kind in _IN_ORDER
             roots = [*one.value.meta.root_names(), *([self.source.event_time] if in_order else [])]
         else:
             roots = self.made.get(name, [name])
@@ -239,10 +239,10 @@ def _of_aggregate(where: str, name: str, one: Aggregate, table: pa.Schema) -> pa
     for root in roots:
         field_of(where, root, table)
     kind = types_of(where, one, table).result
-    never_null = one.joined in ("sum", "between", "distinct", "count_distinct", "collect") or (
-        one.joined in ("first", "last") and one.column and not table.field(one.column).nullable
+    never_null = one.kind in ("count", "sum", "over_pairs", "distinct", "count_distinct", "collect") or (
+        one.kind in ("first", "last") and one.column and not table.field(one.column).nullable
     )
-    what = "How many events" if one.counts else f"The {one.joined} of {', '.join(roots) or 'a constant'}"
+    what = "How many events" if one.counts else f"The {one.kind} of {', '.join(roots) or 'a constant'}"
     return column(name, kind, what, nullable=not never_null)
 
 

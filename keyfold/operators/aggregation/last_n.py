@@ -114,7 +114,7 @@ def last_n(
     whole = {
         one: how
         for one, how in of.items()
-        if how.counts or (how.joined in ("first", "last") and how.column == event_time)
+        if how.counts or (how.kind in ("first", "last") and how.column == event_time)
     }
     made = [*of_key, *_sessions_table(name, events, key).schema, reason]
     sessions = replace(output_columns, of=whole).table(sessions, table, made)
@@ -277,7 +277,7 @@ class _Sessions:
         for name in schema.names:
             if (one := window.aggregates.of.get(name)) is not None:
                 whole = pl.Series(self._n_events) if one.counts else self._starts
-                is_last = one.joined == "last"
+                is_last = one.kind == "last"
                 found[name] = (
                     self._events[one.column].gather(closed) if is_last else whole.filter(pl.Series(self._closed))
                 )

@@ -5,8 +5,8 @@
 | sum of whole numbers and decimals, count, min, max | itself |
 | sum of floats | a scale and three whole numbers, see `_Maker.float_sum` |
 | mean | the parts of the sum, and the number of values |
-| between | the parts of the sum of what each two consecutive events give |
-| falls | those, and the last known value |
+| over_pairs | the parts of the sum of what each two consecutive events give |
+| sum_of_decreases | those, and the last known value |
 | first, last | the value; in any order also the event time of its event and the columns that order simultaneous ones |
 | distinct, count_distinct, quantile, collect | the values, up to a bound |
 
@@ -140,32 +140,34 @@ def check_number(name: str, numbers: pl.Series, at_most: int) -> None:
         )
 
 
-def parts_of(name: str, one: Aggregate, types: Types, event_time: str, naming: Naming, ties: pa.Schema | None) -> Parts:
+def parts_of(
+    name: str, aggregate: Aggregate, types: Types, event_time: str, naming: Naming, ties: pa.Schema | None
+) -> Parts:
     """Return the parts of an aggregate.
 
     Args:
-        name, one: the aggregate.
+        name, aggregate: the aggregate.
         types: its types.
         event_time: the column of event time.
         naming: names their columns.
         ties: the columns that order simultaneous events, which come in any order; None if events come in order.
     """
-    value = one.value.cast(types.value) if types.converted else one.value
-    make = _Maker(name, value, types.value, event_time, naming, list(dict.fromkeys(one.value.meta.root_names())))
-    match one.joined:
-        case "sum" | "mean":
-            return make.sum(value, mean=one.joined == "mean")
-        case "between":
-            return make.between()
-        case "falls":
-            return make.falls()
+    value = aggregate.value.cast(types.value) if types.converted else aggregate.value
+    make = _Maker(name, value, types.value, event_time, naming, list(dict.fromkeys(aggregate.value.meta.root_names())))
+    match aggregate.kind:
+        case "count" | "sum" | "mean":
+            return make.sum(value, mean=aggregate.kind == "mean")
+        case "over_pairs":
+            return make.over_pairs()
+        case "sum_of_decreases":
+            return make.sum_of_decreases()
         case "min" | "max":
-            kept = make.part("", types.value, f"The {one.joined} of the values", value, one.joined)
+            kept = make.part("", types.value, f"The {aggregate.kind} of the values", value, aggregate.kind)
             return Parts([kept], pl.col(kept.name))
         case "first" | "last":
-            return make.first_or_last(one.joined, ties)
+            return make.first_or_last(aggregate.kind, ties)
         case "distinct" | "count_distinct" | "quantile" | "collect":
-            return make.values(one, in_order=ties is None)
+            return make.values(aggregate, in_order=ties is None)
 
 
 @dataclass(frozen=True)
@@ -202,21 +204,21 @@ class _Maker:
     def number(self, value: pl.Expr) -> Part:
         return self.part("_n", pa.int64(), "How many values", value.is_not_null().cast(pl.Int64), "sum")
 
-    def between(self) -> Parts:
+    def over_pairs(self) -> Parts:
         pair = self.naming.name(self.name, "_pair")
         summed = self.sum(pl.col(pair))
         return replace(summed, in_order={pair: self.value}, skips="first")
 
-    def falls(self) -> Parts:
+    def sum_of_decreases(self) -> Parts:
         level = self.part("_level", self.kind, "The last known value", self.value, "last known")
-        fall = self.naming.name(self.name, "_fall")
-        summed = self.sum(pl.col(fall))
+        decrease = self.naming.name(self.name, "_decrease")
+        summed = self.sum(pl.col(decrease))
         # In 128 bits, since a difference of numbers of 64 bits may overflow; a sum is fitted into its column.
         known = pl.col(level.name).cast(pl.Int128) if self.kind.is_integer() else pl.col(level.name)
         before = known.forward_fill().shift()
         made = pl.when(pl.col(level.name).is_not_null()).then(summed.made)
-        falls = {fall: pl.when(before > known).then(before - known)}
-        return replace(summed, parts=[level, *summed.parts], made=made, in_order=falls, skips="first known")
+        decreases = {decrease: pl.when(before > known).then(before - known)}
+        return replace(summed, parts=[level, *summed.parts], made=made, in_order=decreases, skips="first known")
 
     def float_sum(self, value: pl.Expr, *, mean: bool) -> Parts:
         """A sum or mean of floats that does not depend on the order of its rows.
@@ -287,29 +289,29 @@ class _Maker:
         parts = [kept, Part(at, pl.col(self.event_time), join), Part(tied, pl.struct(ties.names), join)]
         return Parts(parts, pl.col(kept.name), order=(time, order))
 
-    def values(self, one: Aggregate, *, in_order: bool) -> Parts:
+    def values(self, aggregate: Aggregate, *, in_order: bool) -> Parts:
         """The set of values, their number, a quantile of them, or all of them in order of event time."""
         value = plain_float(self.value, self.kind) if self.kind.is_float() else self.value
         kind, listed, join = pl.List(self.kind), pl.concat_list(value), "sorted"
         if self.kind.is_nested():
             # Of lists, `concat_list` makes one list of their elements.
             listed = pl.concat_list(pl.struct(value=value)).list.eval(pl.element().struct.field("value"))
-        if one.joined == "distinct":
-            is_wanted = pl.element().is_not_null() & ~pl.element().is_in(one.ignored)
+        if aggregate.kind == "distinct":
+            is_wanted = pl.element().is_not_null() & ~pl.element().is_in(aggregate.ignored)
             kind, listed, join = self.kind, value.list.eval(pl.element().filter(is_wanted)), "set"
-        elif one.joined == "collect" and in_order:
+        elif aggregate.kind == "collect" and in_order:
             join = "list"
-        elif one.joined == "collect":
+        elif aggregate.kind == "collect":
             listed = pl.concat_list(pl.struct(at=pl.col(self.event_time), value=value))
             kind = pl.List(pl.Struct({"at": pl.Datetime("us", "UTC"), "value": self.kind}))
         else:
-            listed, join = listed.list.drop_nulls(), "set" if one.joined == "count_distinct" else "sorted"
-        kept = self.part("" if one.joined == "distinct" else "_values", kind, "The values", listed, join)
+            listed, join = listed.list.drop_nulls(), "set" if aggregate.kind == "count_distinct" else "sorted"
+        kept = self.part("" if aggregate.kind == "distinct" else "_values", kind, "The values", listed, join)
         made = pl.col(kept.name)
-        if one.joined == "count_distinct":
+        if aggregate.kind == "count_distinct":
             made = made.list.len().cast(pl.Int64)
-        elif one.joined == "quantile":
-            made = made.list.eval(pl.element().cast(pl.Float64).quantile(one.q, "linear")).list.first()
+        elif aggregate.kind == "quantile":
+            made = made.list.eval(pl.element().cast(pl.Float64).quantile(aggregate.q, "linear")).list.first()
         elif join == "sorted":
             made = made.list.eval(pl.element().struct.field("value"))
-        return Parts([kept], made, one.at_most)
+        return Parts([kept], made, aggregate.at_most)

@@ -74,7 +74,7 @@ def running(
     Args:
         name: the job's name.
         source: the stream, or its `Input`.
-        of: the aggregates by column: all but `quantile`, `between` and `falls`.
+        of: the aggregates by column: all but `quantile`, `over_pairs` and `sum_of_decreases`.
         key: the key columns. With `window`, `window_start` is added to them.
         output: columns of the table: columns of the events, of `of` and of `then`; with `window` also `window_start` and
             `window_end`. By default all of them.
@@ -226,7 +226,7 @@ def _kept_in(
     kept, shared = dict[str, str](), list[str]()
     for field in aggregates.fields:
         one = of.get(aggregates.only_parts.get(field.name, ""))
-        column = one.column if one is not None and one.joined in ("sum", "distinct") else ""
+        column = one.column if one is not None and one.kind in ("sum", "distinct") else ""
         is_free = column not in ("", *but, *shared) and events.field(column).type == field.type
         kept[field.name] = column if is_free else field.name
         shared += [column] if is_free else []

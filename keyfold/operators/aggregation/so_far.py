@@ -41,7 +41,7 @@ def aggregates_so_far(
         if join == "list":
             so_far = _lists(name, earlier, parts[column], at_most, ordered)
             lists[name] = so_far, so_far.gather(ordered.lasts)
-        elif aggregates.of[name].joined == "distinct":
+        elif aggregates.of[name].kind == "distinct":
             so_far = _sets(earlier, parts[column], ordered)
             lists[name] = so_far, so_far.gather(ordered.lasts)
         else:

@@ -25,7 +25,7 @@ def count_and_start(job: str, of: Mapping[str, Aggregate], event_time: str) -> t
         Misconfigured: there is not one of each.
     """
     counts = [column for column, one in of.items() if one.counts]
-    starts = [column for column, one in of.items() if one.joined == "first" and one.column == event_time]
+    starts = [column for column, one in of.items() if one.kind == "first" and one.column == event_time]
     if len(counts) != 1 or len(starts) != 1:
         raise Misconfigured(f"job {job}: sessions need one count, and one first({event_time!r})")
     return counts[0], starts[0]

@@ -171,7 +171,7 @@ def _check(job: str, of: Mapping[str, Aggregate], n: int, by: Sequence[str], hig
     if n < 1:
         raise Misconfigured(f"job {job}: n is {n}; it must be 1 or more")
     require_known(job, of, IN_ANY_ORDER)
-    if highest not in of or of[highest].joined in ("collect", "distinct"):
+    if highest not in of or of[highest].kind in ("collect", "distinct"):
         raise Misconfigured(
             f"job {job}: highest is {highest!r}; it must be an aggregate that has an order{nearest(highest, list(of))}"
         )

@@ -132,7 +132,7 @@ def windows(
     calendar: Period | None = None,
     zone: str = "UTC",
     by: str | Sequence[str] = (),
-    most: str = "",
+    keep_max: str = "",
     while_open: bool = False,
     allowed_lateness: timedelta | str | None = None,
     changes: bool = False,
@@ -160,7 +160,7 @@ def windows(
         zone: the time zone of `calendar`, by its IANA name.
         every: time between two window starts, a divisor of `length`; by default `length`, so that windows do not overlap.
         by: further grouping columns within a window of a key.
-        most: write only the rows with the greatest value of this column in each window of a key, including ties.
+        keep_max: write only the rows with the greatest value of this column in each window of a key, including ties.
         while_open: upsert the row of a window whenever it changes, with `is_open` until its end; for windows that do not
             overlap. Key, `by` and `window_start` are the table's key.
         allowed_lateness: how long after its end a window takes events: each batch that has some upserts the corrected row. The
@@ -170,13 +170,13 @@ def windows(
         then: columns computed from the others.
         output: columns of the table: the key, `by`, `window_start` or `window_end`, any of `of` and `then`, and `counted`. By
             default all of them.
-        counted: the column with the number of events whose last window this is, including rows that `most` drops. By default
+        counted: the column with the number of events whose last window this is, including rows that `keep_max` drops. By default
             the first `count()` of windows that do not overlap, or `n_events`.
         settings: other arguments of `KeyedJob`.
 
     Raises:
         Misconfigured: `length` is not a multiple of `every`, there is not one of `length` and `calendar`, `zone` is none, `output`
-            lacks `counted`, `while_open` is of windows that overlap, or rows are upserted with `most`, or not
+            lacks `counted`, `while_open` is of windows that overlap, or rows are upserted with `keep_max`, or not
             with `changes`.
 
     Example:
@@ -195,7 +195,7 @@ def windows(
     event_time = source.event_time
     shape = _shape(name, length, every, calendar, zone)
     overlaps = isinstance(shape, _Spans) and shape.overlaps
-    counted = counted_by(of, counted or (COUNTED if overlaps or most else ""))
+    counted = counted_by(of, counted or (COUNTED if overlaps or keep_max else ""))
     is_open = [column(IS_OPEN, pa.bool_(), "Whether it may still change", nullable=False)] if while_open else []
     groups = [*key, *names_of(by)]
     # An upsert table has the groups in its key.
@@ -204,22 +204,26 @@ def windows(
     table = output_columns.output(output, by=groups, times=_TIMES, counted=counted, more=is_open)
     if counted not in table.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
-    if most and (
-        most not in (*names_of(by), *of, counted)
-        or (most in of and of[most].joined in ("collect", "distinct", "first", "last"))
+    if keep_max and (
+        keep_max not in (*names_of(by), *of, counted)
+        or (keep_max in of and of[keep_max].kind in ("collect", "distinct", "first", "last"))
     ):
-        raise Misconfigured(f"job {name}: most is {most!r}; it must be of `by`, or an aggregate that has an order")
-    if while_open and (overlaps or most):
-        raise Misconfigured(f"job {name}: while_open is for windows that do not overlap, without most")
+        raise Misconfigured(
+            f"job {name}: keep_max is {keep_max!r}; it must be of `by`, or an aggregate that has an order"
+        )
+    if while_open and (overlaps or keep_max):
+        raise Misconfigured(f"job {name}: while_open is for windows that do not overlap, without keep_max")
     lateness = None if allowed_lateness is None else as_duration(f"job {name}: allowed_lateness", allowed_lateness)
-    if lateness is not None and (most or lateness <= timedelta(0)):
-        raise Misconfigured(f"job {name}: allowed_lateness is {lateness}; it is longer than nothing, and without most")
+    if lateness is not None and (keep_max or lateness <= timedelta(0)):
+        raise Misconfigured(
+            f"job {name}: allowed_lateness is {lateness}; it is longer than nothing, and without keep_max"
+        )
     if changes and not while_open and lateness is None:
         raise Misconfigured(f"job {name}: without while_open or allowed_lateness no row changes (`changes`)")
     declared = output_columns.aggregates_in(table)
     sums = Aggregates(name, of, counted, source, declared, [*groups, event_time, PANE, DEADLINE, *_TIMES, IS_OPEN])
     made = _Windows(
-        shape, sums, [*key], groups, event_time, counted, most, lateness, while_open, then or {}, table.names
+        shape, sums, [*key], groups, event_time, counted, keep_max, lateness, while_open, then or {}, table.names
     )
     keyed = [field_of(f"job {name}: output", one, table) for one in groups]
     descriptions = (
@@ -266,7 +270,7 @@ class _Windows:
     groups: list[str]
     event_time: str
     counted: str
-    most: str
+    keep_max: str
     lateness: timedelta | None
     while_open: bool
     then: Mapping[str, pl.Expr]
@@ -324,9 +328,9 @@ class _Windows:
     def _chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
         # A value below the greatest of its pane is below it in every window too. This holds only for columns of `by`, which
         # do not grow as events are added.
-        if self.most not in self.groups[len(self.key) :]:
+        if self.keep_max not in self.groups[len(self.key) :]:
             return rows
-        return _with_the_most(rows, [*self.key, PANE], self.most, self.sums.counted)
+        return _rows_with_max(rows, [*self.key, PANE], self.keep_max, self.sums.counted)
 
     def _written(self, due: pl.DataFrame, clock: Clock) -> pl.DataFrame:
         shape = self.shape
@@ -337,7 +341,7 @@ class _Windows:
         if self.lateness is not None:
             rows = rows.filter(pl.col("window_end") >= pl.col(_SINCE))
         rows = self.sums.finished(rows)
-        return _with_the_most(rows, [*self.key, "window_end"], self.most, self.counted) if self.most else rows
+        return _rows_with_max(rows, [*self.key, "window_end"], self.keep_max, self.counted) if self.keep_max else rows
 
     def _overlapping(self, due: pl.DataFrame, clock: Clock, shape: _Spans) -> pl.DataFrame:
         # The windows of a pane, from the first that may be written to the last that has ended.
@@ -382,11 +386,11 @@ def _shape(
     return _Spans(length, every)
 
 
-def _with_the_most(rows: pl.DataFrame, groups: list[str], most: str, counted: str) -> pl.DataFrame:
+def _rows_with_max(rows: pl.DataFrame, groups: list[str], keep_max: str, counted: str) -> pl.DataFrame:
     """Return the rows with the greatest value of each group; the first has the number of events of the whole group."""
     rows = rows.with_columns(pl.col(counted).sum().over(groups))
     # Where no row has a value, all are equal: their events must be counted.
-    rows = rows.filter(pl.col(most).eq_missing(pl.col(most).max().over(groups)))
+    rows = rows.filter(pl.col(keep_max).eq_missing(pl.col(keep_max).max().over(groups)))
     # Sort, so that the first row does not depend on the order of events.
     rows = rows.sort([name for name in rows.columns if name != counted])
     return rows.with_columns(pl.when(pl.struct(groups).is_first_distinct()).then(counted).otherwise(0).alias(counted))

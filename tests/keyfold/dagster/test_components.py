@@ -134,7 +134,7 @@ print([one.name for one in defs.sensors], [one.name for one in defs.schedules])
     [
         (
             {"aggregates": {"n": "median(cents)"}},
-            "keyfold/job j: arguments: of: n is 'median.*give one of between, collect",
+            "keyfold/job j: arguments: of: n is 'median.*give one of collect",
         ),
         ({"aggregates": {"n": "sum(cents +)"}}, "is no SQL of Polars"),
         ({"aggregates": {"n": "sum(cents + (SELECT z FROM read_csv('/etc/passwd')))"}}, "SELECT is not allowed"),

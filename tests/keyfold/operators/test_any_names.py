@@ -66,7 +66,7 @@ def jobs(user: str, at: str, cents: str, tags: str) -> dict[str, Any]:
         "x1": op.count(), "x2": op.sum(cents), "x3": op.mean(value / 2), "x4": op.max(cents), "x5": op.first(cents),
         "x6": op.count_distinct(cents), "x7": op.collect(cents), "x8": op.distinct(tags),
     }  # fmt: skip
-    span = {**of, "x9": op.first(at), "x10": op.falls(cents), "x11": op.between(value - value.shift())}
+    span = {**of, "x9": op.first(at), "x10": op.sum_of_decreases(cents), "x11": op.over_pairs(value - value.shift())}
     is_high = value > 5
     until: Any = {"until": value > 8, "closed_for": "3m", "silence": SILENCE, **key}
     held = op.Held(is_high, value < 3, timedelta(minutes=1), timedelta(minutes=1))
@@ -74,7 +74,7 @@ def jobs(user: str, at: str, cents: str, tags: str) -> dict[str, Any]:
     sent = [Append({user: pl.String, cents: pl.Int64})]
     return {
         "windows": lambda: op.windows("w", source, of, length="8m", every="4m", **key),
-        "most": lambda: op.windows("w", source, of, length="8m", by=cents, most="x1", **key),
+        "most": lambda: op.windows("w", source, of, length="8m", by=cents, keep_max="x1", **key),
         "while_open": lambda: op.windows("w", source, of, length="8m", while_open=True, allowed_lateness="4m", **key),
         "top_of_windows": lambda: op.top_of_windows("w", source, of, n=1, by=user, highest="x2", length="8m"),
         "totals": lambda: op.totals("w", source, of, **key),

@@ -93,7 +93,7 @@ OPERATORS = [
             "calendar": Changed("week", {"length": None, "calendar": "day"}),
             "zone": Changed("Europe/Berlin", {"length": None, "calendar": "day"}),
             "by": Changed("kind"),
-            "most": Changed("n_rides", {"most": "longest"}),
+            "keep_max": Changed("n_rides", {"keep_max": "longest"}),
             "while_open": Changed(True),
             "allowed_lateness": Changed("2h", {"allowed_lateness": "1h"}),
             "changes": Changed(True, {"while_open": True}),

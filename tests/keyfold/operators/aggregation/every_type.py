@@ -125,7 +125,7 @@ def aggregates(kinds: list[str], forms: list[str], has: set[str]) -> dict[str, t
 def fits(aggregate: str, kind: str) -> bool:
     """Whether an aggregate is of such values."""
     type_, is_list = KINDS[kind].type, pa.types.is_list(KINDS[kind].type)
-    if aggregate in ("sum", "mean", "quantile", "between", "falls"):
+    if aggregate in ("sum", "mean", "quantile", "over_pairs", "sum_of_decreases"):
         return pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
     return is_list if aggregate == "distinct" else not is_list or aggregate in ("first", "last", "collect")
 
@@ -135,10 +135,10 @@ def aggregate_of(aggregate: str, kind: str, form: str) -> op.Aggregate:
     value = value_of(kind, form)
     if aggregate == "quantile":
         return op.quantile(value, 0.25)
-    if aggregate == "between":
+    if aggregate == "over_pairs":
         if pa.types.is_integer(KINDS[kind].type):
             value = value.cast(pl.Int64)
-        return op.between(value - value.shift())
+        return op.over_pairs(value - value.shift())
     return getattr(op, aggregate)(value)
 
 
@@ -156,7 +156,7 @@ def type_of_aggregate(aggregate: str, kind: str, form: str) -> pa.DataType:
         value = pa.int64()
     if pa.types.is_unsigned_integer(value):
         value = pa.int64()
-    if aggregate in ("sum", "between", "falls"):
+    if aggregate in ("sum", "over_pairs", "sum_of_decreases"):
         if pa.types.is_decimal(value):
             return pa.decimal128(38, value.scale)
         return pa.int64() if pa.types.is_integer(value) else pa.float64()
@@ -187,11 +187,11 @@ def by_hand(aggregate: str, values: list[Any]) -> Any:
             return values
         case "distinct":
             return sorted({one for value in known for one in value if one is not None})
-        case "between" | "falls" if not all(map(_is_finite, known)):
+        case "over_pairs" | "sum_of_decreases" if not all(map(_is_finite, known)):
             return ...
-        case "between":
+        case "over_pairs":
             return _total([later - earlier for earlier, later in pairwise(values) if None not in (earlier, later)])
-        case "falls":
+        case "sum_of_decreases":
             falls = [earlier - later for earlier, later in pairwise(known) if earlier > later]
             return _total(falls or [0 * known[0]]) if known else None
     raise AssertionError(aggregate)

@@ -163,13 +163,13 @@ def test_corrected_and_expiring_rows_are_the_same_in_files(job):
 def test_of_a_window_those_with_most_are_written_and_all_that_tie(runs, cuts, parts):
     length, every = timedelta(minutes=20), timedelta(minutes=10)
     shape: Any = {"key": "who", "length": length, "every": every}
-    most = windows("teams", SCORED, {"goals": count()}, most="goals", by="team", **shape)
+    most = windows("teams", SCORED, {"goals": count()}, keep_max="goals", by="team", **shape)
     harness = play(most, map(goals, runs), END, parts, cuts)
     counts = f"""SELECT who, team, window_end, count(*) AS goals FROM ({IN_WINDOWS}) WHERE window_end > began
         GROUP BY who, team, window_end QUALIFY goals = max(goals) OVER (PARTITION BY who, window_end)"""  # noqa: S608
     assert_rows(harness.written["teams"], by_sql(runs, counts, length=length, every=every))
     # Of a column that tells rows apart: less than the most is left out before it is shuffled.
-    dearest = windows("points", SCORED, {}, most="points", by=("team", "points"), **shape)
+    dearest = windows("points", SCORED, {}, keep_max="points", by=("team", "points"), **shape)
     harness = play(dearest, map(goals, runs), END, parts, cuts)
     points = f"""SELECT DISTINCT who, team, points, window_end FROM ({IN_WINDOWS}) WHERE window_end > began
         QUALIFY points = max(points) OVER (PARTITION BY who, window_end)"""  # noqa: S608
@@ -317,7 +317,7 @@ LISTED = SCORED.stream.derive(all=pl.col("team").str.split(" "))
 UNTIL = {"of": {"n": count()}, "until": pl.lit(value=False), "silence": "1m", "closed_for": "1m"}
 SINCE = {"n": count(), "since": first("moment")}
 WHILE = {"while_": pl.col("points") > 0, "pause": "1m", "silence": "1m"}
-NO_MOST = "allowed_lateness is 0:00:01; it is longer than nothing, and without most"
+NO_MAX = "allowed_lateness is 0:00:01; it is longer than nothing, and without keep_max"
 REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (windows, {**SECONDS, "output": pa.schema([WHO])}, "output has no column n_events"),
     (windows, {**SECONDS, "every": 40 * MINUTE / 60}, "every is 0:00:40"),
@@ -328,7 +328,7 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (windows, {**SECONDS, "every": MINUTE / 2, "while_open": True}, "while_open is for windows that do not overlap"),
     (windows, {**SECONDS, "allowed_lateness": "0s"}, "allowed_lateness is 0:00:00"),
     (windows, {**SECONDS, "changes": True}, "without while_open or allowed_lateness no row changes"),
-    (windows, {**SECONDS, "allowed_lateness": "1s", "most": "n_events"}, NO_MOST),
+    (windows, {**SECONDS, "allowed_lateness": "1s", "keep_max": "n_events"}, NO_MAX),
     (running, {"of": {"team": count_distinct("team")}}, "output: team is there twice"),
     (last_n, {**LAST_TWO, "n": 0}, "n is 0"),
     (last_n, {**LAST_TWO, "from_n": 3}, "from_n is 3; .* at most n, 2"),

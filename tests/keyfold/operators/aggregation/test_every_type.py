@@ -38,7 +38,7 @@ from tests.lake import Lake
 OUTPUTS = ["inferred", "declared", "then"]
 FORMS = ["column", "derived", "expression"]
 IN_PARTS = {"sum", "mean", "min", "max", "first", "last", "count_distinct", "quantile", "collect", "distinct"}
-OF_TWO = {"between", "falls"}
+OF_TWO = {"over_pairs", "sum_of_decreases"}
 SILENCE = Timeout(timedelta(hours=9))
 NUMBER = Append({"number": pl.Int64}, name="others", events=pl.col("number").sum())
 KEY: Any = {"key": "room"}
@@ -173,7 +173,9 @@ def test_an_aggregate_is_the_same_in_every_operator_to_the_last_bit(operator):
 def test_each_row_in_order_has_the_aggregates_of_the_events_before_it(n):
     columns = aggregates(["i8", "f64", "huge", "money", "text", "texts"], ["expression"], IN_PARTS | OF_TWO)
     of = {name: aggregate_of(*one) for name, one in columns.items()}
-    of_running = {name: one for name, one in of.items() if one.joined not in ("quantile", "between", "falls")}
+    of_running = {
+        name: one for name, one in of.items() if one.kind not in ("quantile", "over_pairs", "sum_of_decreases")
+    }
     came = events()
     jobs = {
         n: op.last_n("w", EVENTS, {**of, "newest": op.last("id")}, n=n, from_n=1, silence=SILENCE, **KEY),

@@ -159,7 +159,7 @@ def test_a_zero_is_the_same_whatever_its_sign_and_arrival():
 
 
 def test_a_fall_that_no_column_holds_is_refused():
-    of = {"since": op.first("at"), "n": op.count(), "fallen": op.falls("level")}
+    of = {"since": op.first("at"), "n": op.count(), "fallen": op.sum_of_decreases("level")}
     job = op.sessions_until("j", AT_ONCE, of, **UNTIL, key=KEYS, silence=Timeout(GAP))
     readings = [("a", "x", NOON, 0), ("a", "x", NOON + MINUTE, 1), ("a", "x", NOON + 2 * MINUTE, -(2**63))]
     with pytest.raises(TotalTooLargeError, match="total of fallen does not fit into Int64"):

@@ -18,24 +18,24 @@ from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.operators import (
     Held,
     alert,
-    between,
     collect,
     count,
     count_distinct,
     distinct,
-    falls,
     first,
     last,
     last_n,
     max,
     mean,
     min,
+    over_pairs,
     quantile,
     running,
     sessions,
     sessions_until,
     sessions_while,
     sum,
+    sum_of_decreases,
     top_of_windows,
     totals,
     windows,
@@ -205,7 +205,7 @@ AGGREGATES = {
     "max": (max("people"), pa.int64(), lambda rows: np.max(known(rows))),
     "mean": (mean("people"), pa.float64(), lambda rows: np.mean(known(rows))),
     "first": (first("people"), pa.int64(), lambda rows: rows[0]["people"]),
-    # Of another column than `falls`, which keeps the last known value of its own.
+    # Of another column than `sum_of_decreases`, which keeps the last known value of its own.
     "last": (last(pl.when(pl.col("id") % 2 == 0).then("id")), pa.int64(), lambda rows: even(rows[-1]["id"])),
     "count_distinct": (count_distinct("people"), pa.int64(), lambda rows: len({*known(rows)})),
     "quantile": (quantile("people", 0.25), pa.float64(), lambda rows: np.quantile(known(rows), 0.25)),
@@ -215,15 +215,19 @@ AGGREGATES = {
         FACT.field("tags").type,
         lambda rows: sorted({*rows[0]["tags"]}.union(*(row["tags"] for row in rows))),
     ),
-    "between": (
-        between((pl.col("id") - pl.col("id").shift()).abs()),
+    "over_pairs": (
+        over_pairs((pl.col("id") - pl.col("id").shift()).abs()),
         pa.int64(),
         lambda rows: np.sum(np.abs(np.diff([row["id"] for row in rows]))),
     ),
-    "falls": (falls(pl.col("people")), pa.int64(), lambda rows: np.sum(np.maximum(-np.diff(known(rows)), 0))),
+    "sum_of_decreases": (
+        sum_of_decreases(pl.col("people")),
+        pa.int64(),
+        lambda rows: np.sum(np.maximum(-np.diff(known(rows)), 0)),
+    ),
 }
 IN_ORDER = {*AGGREGATES}
-IN_ANY_ORDER = IN_ORDER - {"between", "falls"}
+IN_ANY_ORDER = IN_ORDER - {"over_pairs", "sum_of_decreases"}
 # The id is read, by which simultaneous events are ordered before other columns.
 NEWEST, SINCE = {"newest": max("id")}, {"since": first("at")}
 COUNTED = pl.col("n").sum()
@@ -303,7 +307,7 @@ def test_an_operator_gives_what_an_aggregate_is_or_says_which_it_has(operator):
         assert rows[0][name] == AGGREGATES[name][2](in_order), name
     output = pa.schema([ROOM, N])
     for name in AGGREGATES.keys() - {*has}:
-        with pytest.raises(Misconfigured, match=f"job w: x is a {name}; .* has count, "):
+        with pytest.raises(Misconfigured, match=f"job w: x is made by {name}; .* has count, "):
             make({"n": count(), **more, "x": AGGREGATES[name][0]}, output)
 
 
@@ -312,7 +316,7 @@ def test_an_operator_gives_what_an_aggregate_is_or_says_which_it_has(operator):
     [
         ({"x": mean("room")}, "job w: x: String is no number"),
         ({"x": mean("heet")}, "job w: x.*heet"),
-        ({"x": between(pl.col("people"))}, "job w: x is a between; this operator has count, sum"),
+        ({"x": over_pairs(pl.col("people"))}, "job w: x is made by over_pairs; this operator has count, sum"),
         ({"x": distinct("room")}, "job w: x: distinct is of the elements of lists, and this is String"),
     ],
 )
