@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from benchmarks.runs import START, by_turns, ride_points, runners_and_folder
 from keyfold import Lakehouse, build_job
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.runners import Runners
 from keyfold.times import micros
 from spark_jobs.jobs.registry import JOBS

@@ -18,7 +18,7 @@ from benchmarks.balances import BOOKING, START, STREAM, balances, bookings, firs
 from benchmarks.usage import PeakMemory, processor_seconds
 from keyfold import Lakehouse
 from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.keyed.job_run import RunOptions, run_job
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from benchmarks.runs import POINTS_A_RIDE, START, runners_and_folder
 from keyfold import Lakehouse, build_job
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import create_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file

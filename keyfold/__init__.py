@@ -21,8 +21,8 @@ from keyfold.lazy_names import lazy_names
 if TYPE_CHECKING:
     from keyfold.columns import column, passed_on, plain_columns, required, unit_of
     from keyfold.discovery import declarations, import_modules
-    from keyfold.ingestion import ingest
     from keyfold.keyed.calling.harness import TestHarness
+    from keyfold.keyed.conservation import assert_nothing_lost
     from keyfold.keyed.generation.configured import live_parameters
     from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
     from keyfold.keyed.job.building import build_job, with_parameters
@@ -45,13 +45,12 @@ if TYPE_CHECKING:
     from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
     from keyfold.keyed.job.tables import Append, Upsert
     from keyfold.keyed.job.timeouts import TimeKind, Timeout
-    from keyfold.keyed.reporting.conservation import assert_nothing_lost
     from keyfold.keyed.rows.response_cache import ResponseCache
     from keyfold.lakehouse import Lakehouse
     from keyfold.lakehouse.reading import read_table, scan_table
     from keyfold.project import Project, project_suites
     from keyfold.runners import Runners
-    from keyfold.runs import run
+    from keyfold.runs import ingest, run
     from keyfold.schemas import field_of
     from keyfold.state.reading.reader import read_state
     from keyfold.state.rows.lines import json_lines
@@ -144,7 +143,6 @@ _MODULES = {
         "field_of",
         "import_modules",
     ),
-    "keyfold.ingestion": ("ingest",),
     "keyfold.keyed.calling.harness": ("TestHarness",),
     "keyfold.keyed.generation.configured": ("live_parameters",),
     "keyfold.keyed.generation.run_mode": (
@@ -193,7 +191,7 @@ _MODULES = {
         "TimeKind",
         "Timeout",
     ),
-    "keyfold.keyed.reporting.conservation": ("assert_nothing_lost",),
+    "keyfold.keyed.conservation": ("assert_nothing_lost",),
     "keyfold.keyed.rows.response_cache": ("ResponseCache",),
     "keyfold.lakehouse": ("Lakehouse",),
     "keyfold.lakehouse.reading": (
@@ -205,7 +203,7 @@ _MODULES = {
         "project_suites",
     ),
     "keyfold.runners": ("Runners",),
-    "keyfold.runs": ("run",),
+    "keyfold.runs": ("ingest", "run"),
     "keyfold.schemas": ("field_of",),
     "keyfold.state.reading.reader": ("read_state",),
     "keyfold.state.rows.lines": ("json_lines",),

@@ -15,13 +15,14 @@ from typing import Any
 import pyarrow as pa
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import batch, ingest
+from keyfold.ingestion import batch
+from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.building import build_job
-from keyfold.keyed.reporting.conservation import check_conservation
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
+from keyfold.runs import ingest
 from keyfold.session import SparkSettings, build_session
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.simulation import simulate

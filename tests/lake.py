@@ -10,7 +10,7 @@ import keyfold
 from keyfold import Lakehouse, Stream
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation, live_generation
-from keyfold.keyed.runner import RunSummary, run_job
+from keyfold.keyed.job_run import RunSummary, run_job
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runners import Runners
 from tests.keyfold.keyed.toy_jobs import START, clicks

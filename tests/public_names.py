@@ -11,7 +11,7 @@ PUBLIC = (
     "keyfold.dagster",
     "keyfold.dagster.components",
     "keyfold.dagster.plots",
-    "keyfold.dagster.quality.checks",
+    "keyfold.dagster.quality.asset_checks",
     "keyfold.operators",
     "keyfold.suite",
     "keyfold.testing",

@@ -17,7 +17,7 @@ from keyfold import Lakehouse
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.live_record import live_record
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.runner import RunOptions
+from keyfold.keyed.job_run import RunOptions
 from keyfold.runners import Runners
 from keyfold.runs.jobs import JobRun
 from keyfold.session import build_session

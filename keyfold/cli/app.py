@@ -22,9 +22,9 @@ GROUPS = {
     "Run": {
         "ingest": "keyfold.cli.ingest:ingest",
         "run": "keyfold.cli.run:run",
-        "journal": "keyfold.cli.journal:journal",
+        "journal": "keyfold.cli.monitoring:journal",
         "verify": "keyfold.cli.run:verify",
-        "health": "keyfold.cli.health:health",
+        "health": "keyfold.cli.monitoring:health",
     },
     "Tables": {
         "tables": "keyfold.cli.show:tables",
@@ -37,7 +37,7 @@ GROUPS = {
         "restore": "keyfold.cli.whole_lakehouse:restore",
     },
     "State": {
-        "state": "keyfold.cli.state:app",
+        "state": "keyfold.cli.state_commands:app",
         "plan": "keyfold.cli.state_tools:plan",
         "try": "keyfold.cli.state_tools:try_",
         "promote": "keyfold.cli.state_tools:promote",

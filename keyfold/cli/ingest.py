@@ -5,16 +5,16 @@ from typing import Annotated
 
 import typer
 
-from keyfold import ingestion
+from keyfold import ingestion, runs
 from keyfold.cli.options import Continuous, Every, Metrics, RunnerChoice, known, one_of, runners_for
 from keyfold.cli.terminal import progress_of, report, until_signal, warn
 from keyfold.errors import KeyfoldError, counted
 from keyfold.ingestion.drift import find_drift, newest_files
-from keyfold.ingestion.kafka.settings import PREFIX
+from keyfold.ingestion.ingest_lock import require_landing
+from keyfold.ingestion.kafka.kafka_settings import PREFIX
 from keyfold.ingestion.kafka.topic import OnGap
 from keyfold.ingestion.landing import find_landing, landing_folder
 from keyfold.ingestion.listing import SETTLE
-from keyfold.ingestion.run import require_landing
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK
 from keyfold.project import project_streams
@@ -78,7 +78,7 @@ def ingest(
         elif continuous:
             summary = ingest_continuously(*read, **how, **until_stopped)
         else:
-            summary = ingestion.ingest(*read, reread_changed=reread_changed, **how)
+            summary = runs.ingest(*read, reread_changed=reread_changed, **how)
     warn(summary.describe())
     report(summary, _ingest_text(summary))
 

@@ -21,7 +21,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.configured import live_parameters
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.building import build_job
-from keyfold.keyed.runner import RunOptions
+from keyfold.keyed.job_run import RunOptions
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import read_table
 from keyfold.project import project_jobs

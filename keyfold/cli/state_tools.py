@@ -15,7 +15,7 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.generation.configured import live_parameters
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.runner import RunOptions
+from keyfold.keyed.job_run import RunOptions
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
 from keyfold.runs.chains import consumers_of, promote_with_consumers

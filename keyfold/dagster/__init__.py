@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from keyfold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from keyfold.dagster.alerts import alert_sensors
+    from keyfold.dagster.alerting import alert_sensors
     from keyfold.dagster.assets.keyed_asset import JobAssets
     from keyfold.dagster.automation.schedules import advance_schedule, nightly_schedule
     from keyfold.dagster.automation.sensors import landing_sensor
@@ -35,7 +35,7 @@ __all__ = [
 __getattr__ = lazy_names(
     globals(),
     {
-        "keyfold.dagster.alerts": ("alert_sensors",),
+        "keyfold.dagster.alerting": ("alert_sensors",),
         "keyfold.dagster.assets.keyed_asset": ("JobAssets",),
         "keyfold.dagster.automation.schedules": ("advance_schedule", "nightly_schedule"),
         "keyfold.dagster.automation.sensors": ("landing_sensor",),

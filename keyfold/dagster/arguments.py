@@ -31,7 +31,7 @@ from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.tables import Append, OutputTable, Upsert
 from keyfold.operators import Aggregate
 from keyfold.operators.signatures import check_arguments
-from keyfold.state.rows.expressions import sql_expression
+from keyfold.state.rows.sql_expressions import sql_expression
 from keyfold.stream import TIMESTAMP, Stream
 from keyfold.stream.refined import Refined
 from keyfold.times import as_duration

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from keyfold.dagster.assets import health
+from keyfold.dagster.assets.health_checks import health_checks, stream_health_checks
 from keyfold.dagster.assets.keyed_asset import JobAssets, conservation_check, keyed_assets
 from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.dagster.automation.schedules import advance_schedule, nightly_schedule
@@ -55,12 +55,12 @@ def keyfold_assets(
             for one in (
                 *stream_assets(stream, translator),
                 stream_check(stream, translator),
-                health.stream_health_checks(stream, translator),
+                stream_health_checks(stream, translator),
             )
         ),
         *(keyed_assets(one, translator) for one in shown),
         *(conservation_check(job, translator) for job in declared.values()),
-        *(health.health_checks(job, translator) for job in declared.values()),
+        *(health_checks(job, translator) for job in declared.values()),
         *(checks for job in declared.values() for checks in suite_checks(job, suites or {}, translator)),
     ]
 

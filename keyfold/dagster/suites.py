@@ -10,13 +10,13 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from keyfold.dagster.assets.metadata import last_materialization, written_batches
-from keyfold.dagster.quality.checks import Read, Scope, gx_checks
+from keyfold.dagster.quality.asset_checks import Read, Scope, gx_checks
 from keyfold.dagster.quality.pages import ResultPages
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
-from keyfold.keyed.reporting.written_files import files_written
+from keyfold.keyed.written_files import files_written
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_in_columns, scan_table
 from keyfold.storage.place import Place, local_path

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from keyfold.ingestion.kafka.topic import KafkaTopic
     from keyfold.ingestion.listing import Landing
     from keyfold.ingestion.rebuilding import rebuild
-    from keyfold.ingestion.run import ingest
 
 __all__ = [
     "QUARANTINE",
@@ -33,7 +32,6 @@ __all__ = [
     "IngestSummary",
     "KafkaTopic",
     "Landing",
-    "ingest",
     "ingest_journal",
     "ingest_totals",
     "is_known",
@@ -57,7 +55,6 @@ _MODULES = {
         "settled_tables",
     ),
     "keyfold.ingestion.rebuilding": ("rebuild",),
-    "keyfold.ingestion.run": ("ingest",),
     "keyfold.ingestion.kafka.topic": ("KafkaTopic",),
     "keyfold.ingestion.listing": ("Landing",),
 }

@@ -16,11 +16,11 @@ import polars as pl
 
 from keyfold.ingestion.arrays import DamagedArrayError, open_array
 from keyfold.ingestion.duplicates import Ids, Numbers, hash_ranges, kept_at
+from keyfold.ingestion.ingest_plans import ids_since, newest_after
 from keyfold.ingestion.ingest_records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
 from keyfold.ingestion.ingest_settings import Birth
 from keyfold.ingestion.kafka.offsets import OffsetRange, ReadTopic
 from keyfold.ingestion.listing import source_place
-from keyfold.ingestion.planning import ids_since, newest_after
 from keyfold.ingestion.segments import Segment, drop_before, merge_segments, open_segment, write_segment
 from keyfold.ingestion.split import Split, SplitResult, TopicAccess, WrittenEvents
 from keyfold.ingestion.split_reader import read_split

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from keyfold.ingestion.duplicates import Numbers, content_columns
-from keyfold.ingestion.kafka.settings import PREFIX
+from keyfold.ingestion.kafka.kafka_settings import PREFIX
 from keyfold.ingestion.parsing.casting import SHOWN
 from keyfold.ingestion.parsing.text import file_type
 from keyfold.lakehouse.log_changes import snapshot

@@ -10,14 +10,7 @@ from keyfold.errors import KeyfoldError, in_few_lines
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.arrays import DamagedArrayError
 from keyfold.ingestion.batch import Share, work
-from keyfold.ingestion.ingest_records import IngestCounts, IngestDone, IngestPlan, IngestSummary
-from keyfold.ingestion.ingest_settings import Birth, fit_events, open_ingest
-from keyfold.ingestion.inspection import ingest_journal, uncommitted
-from keyfold.ingestion.kafka.offsets import TopicShare, gone_error
-from keyfold.ingestion.kafka.topic import KafkaTopic, topic_id
-from keyfold.ingestion.known import KnownFiles
-from keyfold.ingestion.listing import Landing, source_name
-from keyfold.ingestion.planning import (
+from keyfold.ingestion.ingest_plans import (
     MAX_BYTES_PER_BATCH,
     cut_files,
     ids_since,
@@ -25,6 +18,13 @@ from keyfold.ingestion.planning import (
     oldest_accepted,
     plan_batches,
 )
+from keyfold.ingestion.ingest_records import IngestCounts, IngestDone, IngestPlan, IngestSummary
+from keyfold.ingestion.ingest_settings import Birth, fit_events, open_ingest
+from keyfold.ingestion.inspection import ingest_journal, uncommitted
+from keyfold.ingestion.kafka.offsets import TopicShare, gone_error
+from keyfold.ingestion.kafka.topic import KafkaTopic, topic_id
+from keyfold.ingestion.known import KnownFiles
+from keyfold.ingestion.listing import Landing, source_name
 from keyfold.ingestion.segments import Segment, missing_segments, rebuild_segments, sweep_segments
 from keyfold.ingestion.split import TopicAccess
 from keyfold.journal.agreement import check_tables

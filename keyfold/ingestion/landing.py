@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 
 from keyfold.errors import Misconfigured
-from keyfold.ingestion.kafka.settings import (
+from keyfold.ingestion.kafka.kafka_settings import (
     PREFIX,
     KafkaSettings,
     check_different,

@@ -16,8 +16,8 @@ from keyfold.ingestion.ingest_records import IngestSummary, added
 from keyfold.ingestion.ingest_run import ingest_under_lock
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD
 from keyfold.ingestion.inspection import all_known_files, read_topics
+from keyfold.ingestion.kafka.kafka_settings import PREFIX, KafkaSettings
 from keyfold.ingestion.kafka.offsets import ReadTopic, TopicState
-from keyfold.ingestion.kafka.settings import PREFIX, KafkaSettings
 from keyfold.ingestion.kafka.topic import KafkaTopic, topic_state
 from keyfold.ingestion.listing import Landing, source_name, source_place
 from keyfold.journal.records import Progress

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.ingest_records import AdmittedFile, IngestCounts
+from keyfold.ingestion.kafka.kafka_settings import PREFIX
 from keyfold.ingestion.kafka.offsets import OffsetRange
-from keyfold.ingestion.kafka.settings import PREFIX
 from keyfold.ingestion.segments import Segment
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.storage.place import Place

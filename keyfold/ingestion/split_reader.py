@@ -7,10 +7,10 @@ import polars as pl
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.child import ChildEndedError
 from keyfold.ingestion.ingest_records import AdmittedFile
+from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.ingestion.kafka.message_columns import message_columns
 from keyfold.ingestion.kafka.messages import Messages, TopicReader
 from keyfold.ingestion.kafka.offsets import OffsetRange
-from keyfold.ingestion.kafka.settings import KafkaSettings
 from keyfold.ingestion.listing import is_as_admitted, refusal
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file_safely, parse_messages
 from keyfold.ingestion.split import Split, SplitResult, TopicAccess

@@ -1,1 +1,1 @@
-"""The engine of keyed jobs: declare a job (`job`), run it on Spark (`runner`, `running`), and report on runs (`reporting`)."""
+"""The engine of keyed jobs: declare a job (`job`), run it (`job_run`, `execution`), and count what went in and out (`conservation`)."""

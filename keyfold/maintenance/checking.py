@@ -24,8 +24,8 @@ from keyfold.keyed.generation.generation_record import read_record
 from keyfold.keyed.generation.generations import CLOCK, RETAINED_BATCHES, Generation, live_generation, tables_of_no_job
 from keyfold.keyed.generation.live_record import live_generation_name, live_record
 from keyfold.keyed.generation.manifests import read_manifests
-from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.plans.inputs import OtherTableError, check_inputs, check_unread
+from keyfold.keyed.plans.input_tables import OtherTableError, check_inputs, check_unread
+from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.files import DamagedError, files_below, is_held
 from keyfold.lakehouse.positions import check_remembered, newest_version, remembered

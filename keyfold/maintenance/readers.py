@@ -10,7 +10,7 @@ from keyfold.errors import Locked
 from keyfold.keyed.generation.generation_record import FORMAT
 from keyfold.keyed.generation.generations import Generation, all_generations, waits_to_go_live
 from keyfold.keyed.generation.live_record import live_generation_name
-from keyfold.keyed.plans.inputs import input_id, positions_explained
+from keyfold.keyed.plans.input_tables import input_id, positions_explained
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.files import is_held
 from keyfold.lakehouse.log_changes import next_change

@@ -44,7 +44,7 @@ from keyfold.operators.aggregation.chosen_rows import last_rows, top_rows
 from keyfold.operators.aggregation.first_rows import first_rows
 from keyfold.operators.aggregation.last_n import last_n
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
-from keyfold.operators.aggregation.running import WINDOW_END, WINDOW_START, running
+from keyfold.operators.aggregation.running_aggregates import WINDOW_END, WINDOW_START, running
 from keyfold.operators.aggregation.running_totals import totals
 from keyfold.operators.aggregation.sessions import sessions
 from keyfold.operators.aggregation.sessions_until import sessions_until

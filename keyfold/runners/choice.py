@@ -1,19 +1,14 @@
-"""Choose the runner of a piece of work: Spark, this process, or by the planned bytes; and `LocalRunner`, that of this process."""
+"""Choose the runner of a piece of work: Spark, this process, or by the planned bytes."""
 
 import os
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-import polars as pl
-import pyarrow as pa
-
 from keyfold.errors import Misconfigured
-from keyfold.runners.runner import PARTITION, Item, OnBatches, Result, Runner
+from keyfold.runners.local_runner import LocalRunner
+from keyfold.runners.runner import Runner
 from keyfold.session.installed import check_spark_is_installed, missing_for_spark
-from keyfold.session.settings import SparkSettings
-from keyfold.storage.place import Place
+from keyfold.session.spark_settings import SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,41 +150,3 @@ class Runners:
 
             session, self._session, self._spark, self._is_ours = self._session, None, None, False
             SHARED.leave(session)
-
-
-class LocalRunner:
-    """Executes functions in this process. The tasks of an exchange are threads: most of their time is spent outside of Python."""
-
-    parallelism = 2
-    """Number of tasks; more than one, so that a function that relies on being called once fails here as on Spark."""
-
-    in_one_process = True
-
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """As `Runner.map`."""
-        return [function(item) for item in items]
-
-    def exchange(
-        self, read: OnBatches, numbers: range, shuffled: pa.Schema, partitions: int, work: OnBatches, made: pa.Schema
-    ) -> pa.Table:
-        """As `Runner.exchange`."""
-        rows: dict[int, list[pa.RecordBatch]] = defaultdict(list)
-        shares = [numbers[task :: self.parallelism] for task in range(self.parallelism)]
-        # By Polars: for `pa.array`, pyarrow imports pandas if it is there, which takes 0.4 s.
-        asked = [pa.RecordBatch.from_arrays([pl.Series(share, dtype=pl.Int64).to_arrow()], ["id"]) for share in shares]
-        with ThreadPoolExecutor(self.parallelism) as pool:
-            for batches in pool.map(lambda one: list(read(iter([one]))), asked):
-                # A slice copies nothing.
-                for batch in batches:
-                    for row, label in enumerate(batch.column(PARTITION).to_pylist()):
-                        rows[label].append(batch.slice(row, 1))
-            labels = sorted(rows)
-            mine = [labels[task :: self.parallelism] for task in range(self.parallelism)]
-            worked = pool.map(lambda share: list(work(one for label in share for one in rows.pop(label))), mine)
-            return pa.Table.from_batches([one for results in worked for one in results], made)
-
-    def check_shared(self, folder: Place, *, writable: bool = True) -> None:
-        """Do nothing: tasks run in this process."""
-
-    def check_alive(self) -> None:
-        """Do nothing: this process runs."""

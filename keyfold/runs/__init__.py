@@ -12,12 +12,13 @@ from keyfold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_with_consumers
-    from keyfold.runs.ingests import ingest_continuously
+    from keyfold.runs.ingests import ingest, ingest_continuously
     from keyfold.runs.jobs import JobRun, run, run_continuously
 
 __all__ = [
     "JobRun",
     "consumers_of",
+    "ingest",
     "ingest_continuously",
     "promote_with_consumers",
     "refresh_with_consumers",
@@ -27,7 +28,7 @@ __all__ = [
 
 _MODULES = {
     "keyfold.runs.chains": ("consumers_of", "promote_with_consumers", "refresh_with_consumers"),
-    "keyfold.runs.ingests": ("ingest_continuously",),
+    "keyfold.runs.ingests": ("ingest", "ingest_continuously"),
     "keyfold.runs.jobs": ("JobRun", "run", "run_continuously"),
 }
 __getattr__ = lazy_names(globals(), _MODULES)

@@ -10,11 +10,11 @@ from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import downstream_of, in_order
-from keyfold.keyed.runner import RunOptions, RunSummary, fill_beside
+from keyfold.keyed.job_run import RunOptions, RunSummary, fill_beside
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.runners import Runners
 from keyfold.runs.jobs import JobRun, published
-from keyfold.sinks.kafka import Publisher
+from keyfold.sinks.publisher import Publisher
 from keyfold.state.changing.promoting import to_promote
 
 

@@ -14,7 +14,7 @@ from keyfold.journal.checksums import record_checksums
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import downstream_of, in_order
-from keyfold.keyed.plans.inputs import input_tables
+from keyfold.keyed.plans.input_tables import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.lakehouse.fail_points import reached
 from keyfold.runs.chains import held

@@ -15,7 +15,7 @@ import polars as pl
 from keyfold.keyed.generation.generations import next_folder
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.runner import RunOptions, RunSummary
+from keyfold.keyed.job_run import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse, carrying
 from keyfold.lakehouse.files import remove_tree
 from keyfold.privacy import masked

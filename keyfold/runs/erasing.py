@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from keyfold.errors import InvalidData, counted
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.runner import RunOptions, RunSummary
+from keyfold.keyed.job_run import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.row_erasure import forget
 from keyfold.privacy import MASK

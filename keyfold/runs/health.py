@@ -16,7 +16,7 @@ from keyfold.ingestion.landing import landing_folder
 from keyfold.ingestion.listing import cannot_be_read, list_files
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.runner import watermark
+from keyfold.keyed.job_run import watermark
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.files import is_held
 from keyfold.storage.place import Place, local_path

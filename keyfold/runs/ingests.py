@@ -1,37 +1,99 @@
-"""Run continuous ingest: start a run whenever a cheap look at the landing folder or topic shows changes.
+"""Ingest a stream: once, or continuously, with a run whenever a cheap look at the landing folder or topic shows changes.
 
-It maintains its tables meanwhile, and can serve its health and metrics.
+A continuous ingest maintains its tables meanwhile, and can serve its health and metrics.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
-from keyfold.errors import KeyfoldError
-from keyfold.ingestion import IngestSummary, Landing
-from keyfold.ingestion.ingest_records import added
+from keyfold.errors import KeyfoldError, Misconfigured
+from keyfold.ingestion.ingest_lock import ingest_lock
+from keyfold.ingestion.ingest_plans import MAX_BYTES_PER_BATCH
+from keyfold.ingestion.ingest_records import IngestSummary, added
 from keyfold.ingestion.ingest_run import ingest_under_lock
-from keyfold.ingestion.kafka.offsets import TopicState
-from keyfold.ingestion.kafka.topic import PAUSE, KafkaTopic, is_unreachable, topic_state
-from keyfold.ingestion.listing import SETTLE, Listing, list_files
-from keyfold.ingestion.run import ingest_lineage, ingest_lock
+from keyfold.ingestion.kafka.topic import PAUSE, KafkaTopic, is_unreachable
+from keyfold.ingestion.listing import SETTLE, Landing
 from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_ingest
-from keyfold.open_lineage import EVERY
+from keyfold.open_lineage import EVERY, Dataset, lineage_reported
 from keyfold.runners import Runners
 from keyfold.runs.health import health_of_stream
 from keyfold.runs.metrics import served
-from keyfold.runs.reporting import reported, written_by_ingest
+from keyfold.runs.reports_to_dagster import reported, written_by_ingest
+from keyfold.runs.source_changes import changes_of
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest
-from keyfold.storage.entries import folders_in
-from keyfold.storage.place import local_path
+from keyfold.schemas import require
 from keyfold.stream import Stream
+from keyfold.times import as_duration
+
+
+def ingest(
+    lakehouse: Lakehouse,
+    stream: Stream,
+    landing: Landing | str | None = None,
+    *,
+    settle: timedelta | str = timedelta(0),
+    reread_changed: bool = False,
+    on_batch: Callable[[Progress], None] | None = None,
+    max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
+    runners: Runners | None = None,
+) -> IngestSummary:
+    """Ingest everything new in a landing folder or topic. If it is killed at any moment, run it again.
+
+    Each file is identified by its path and read once, so only complete files are read (`listing` says when a file is
+    complete). Of a topic, the journal records the next offset of each partition.
+
+    Args:
+        lakehouse: the lakehouse of the tables.
+        stream: the stream.
+        landing: the folder (a path, or text such as `s3a://BUCKET/FOLDER`), read with its subfolders, or the topic; by default
+            the stream's landing folder.
+        settle: time since the last change after which a file is complete, also as text (`"5s"`); 0 if nobody writes during the run. Ignored for
+            streams with done markers.
+        reread_changed: read files again that changed after they were read. Rows already in the tables are dropped by id.
+        on_batch: called after each batch is committed.
+        max_bytes_per_batch: maximum bytes of a batch's files, or of one larger file. A message counts as `MESSAGE_BYTES`.
+        runners: choose where the work is done, by default as the environment says (`Runners.from_environment`).
+
+    Raises:
+        KeyfoldError: the folder is missing or cannot be read, Kafka does not answer, the topic was replaced or unread
+            messages have expired, the tables, journal and stream do not fit each other, a disk is full, or another run ingests
+            the stream.
+
+    Example:
+        >>> import keyfold
+        >>> from spark_jobs.streams import STREAMS
+        >>> keyfold.ingest(keyfold.Lakehouse("~/lakehouse"), STREAMS["ride_points"]).accepted  # doctest: +SKIP
+        1200
+    """
+    require("ingest: the lakehouse", lakehouse, Lakehouse, "a Lakehouse, such as Lakehouse('lakehouse')")
+    require("ingest: the stream", stream, Stream, "a Stream, and not its name")
+    settle = as_duration("ingest: settle", settle)
+    if reread_changed:
+        _check_reread(stream)
+    unreported: list[str] = []
+    with (
+        ingest_lock(lakehouse, stream, landing) as folder,
+        _lineage(lakehouse, stream, folder, unreported.append),
+    ):
+        summary = ingest_under_lock(
+            runners or Runners.from_environment(),
+            lakehouse,
+            stream,
+            folder,
+            settle=settle,
+            reread_changed=reread_changed,
+            on_batch=on_batch,
+            max_bytes_per_batch=max_bytes_per_batch,
+        )
+    return replace(summary, warnings=(*summary.warnings, *unreported)) if unreported else summary
 
 
 def ingest_continuously(
@@ -50,7 +112,7 @@ def ingest_continuously(
     """Ingest files or messages as they arrive, until `stop` is set; the batch in progress is finished first.
 
     The small files of the stream's tables are compacted regularly. If Kafka becomes unreachable after the first run, ingest
-    waits for it. If DAGSTER_HOME is set, Dagster shows what was written (`keyfold.runs.reporting`).
+    waits for it. If DAGSTER_HOME is set, Dagster shows what was written (`keyfold.runs.reports_to_dagster`).
 
     Args:
         lakehouse, stream, landing, on_batch, runners: as in `ingest`.
@@ -88,10 +150,10 @@ def ingest_continuously(
         served(metrics, lambda: health_of_stream(lakehouse, stream.name)),
         reported(lambda: written_by_ingest(lakehouse, stream), on_warning),
         ingest_lock(lakehouse, stream, landing) as source,
-        ingest_lineage(lakehouse, stream, source, on_warning, EVERY),
+        _lineage(lakehouse, stream, source, on_warning, EVERY),
     ):
         how = {"settle": settle, "on_batch": after_batch, "checksums_every": NOW_AND_THEN}
-        look, away_since, report = _look_at(source), None, on_warning or (lambda text: None)
+        look, away_since, report = changes_of(source), None, on_warning or (lambda text: None)
         stop, summed = stop or threading.Event(), None
         # The first run is always due: an interrupted run may have left work.
         is_due = True
@@ -124,78 +186,35 @@ def ingest_continuously(
             runners.check_alive()
 
 
-_FULL_LOOK = 10.0
-"""Seconds after which a run checks every file, since overwriting a file does not change its folder."""
-
-_TICK = 50_000_000
-"""Nanoseconds. Modification times are only as fine as the kernel's tick, so two changes may have the same time."""
-
-
-def _look_at(source: Landing) -> "_FolderLook | _ListingLook":
-    if isinstance(source, KafkaTopic):
-        return _ListingLook(lambda: topic_state(source))
-    folder = local_path(source)
-    return _ListingLook(lambda: list_files(source)) if folder is None else _FolderLook(folder)
-
-
-class _FolderLook:
-    """Detects changes of a landing folder by the modification times of its folders alone."""
-
-    def __init__(self, landing: Path) -> None:
-        self._landing = landing
-        self._folders: dict[Path, int | None] = {}
-        self._looked_at = 0
-        self._until = 0.0
-
-    def remember(self) -> None:
-        """Remember the current state. After `_FULL_LOOK` seconds, changes are assumed."""
-        self._looked_at, self._until = time.time_ns(), time.monotonic() + _FULL_LOOK
-        self._folders = {folder: _changed_at(folder) for folder in folders_in(self._landing)}
-
-    def remember_until(self, settle: timedelta) -> None:
-        """Assume changes after the settling time: waiting files become complete without a change of their folder."""
-        # At least a second: an unreadable folder counts as waiting for as long as it exists.
-        self._until = min(self._until, time.monotonic() + max(settle.total_seconds(), 1.0))
-
-    def shows_news(self) -> bool:
-        """Whether a run may find new files."""
-        if time.monotonic() >= self._until:
-            return True
-        now = time.time_ns()
-        for folder, changed_at in self._folders.items():
-            # A change within the same tick as the last check does not show in the modification time: assume one.
-            hides = changed_at is not None and self._looked_at - changed_at < _TICK <= now - self._looked_at
-            if hides or _changed_at(folder) != changed_at:
-                return True
-        return False
+def _lineage(
+    lakehouse: Lakehouse,
+    stream: Stream,
+    source: Landing,
+    on_warning: Callable[[str], None] | None,
+    every: float | None = None,
+) -> AbstractContextManager[None]:
+    """Report an ingest to a catalog, as `lineage_reported` does."""
+    return lineage_reported(
+        f"ingest.{stream.name}",
+        [Dataset(_topic_url(source) if isinstance(source, KafkaTopic) else source)],
+        [Dataset(lakehouse.events(stream.name), stream.event_schema), Dataset(lakehouse.quarantine(stream.name))],
+        on_warning,
+        every=every,
+    )
 
 
-class _ListingLook:
-    """Detects changes by the listing of a store's folder, or by the end offsets of a topic's partitions.
-
-    An overwritten file has another tag or time.
-    """
-
-    def __init__(self, look: Callable[[], Listing | TopicState]) -> None:
-        self._look = look
-        self._seen: Listing | TopicState | None = None
-        self._current: Listing | TopicState | None = None
-
-    def remember(self) -> None:
-        """Remember the state of the last check."""
-        self._seen = self._current
-
-    def remember_until(self, settle: timedelta) -> None:
-        """Do nothing: files wait only for their markers, which the listing shows, and messages are always complete."""
-
-    def shows_news(self) -> bool:
-        """Whether the listing or the offsets have changed."""
-        self._current = self._look()
-        return self._current != self._seen
+def _topic_url(topic: KafkaTopic) -> str:
+    return f"kafka://{topic.settings.bootstrap.partition(',')[0]}/{topic.name}"
 
 
-def _changed_at(folder: Path) -> int | None:
-    try:
-        return os.stat(folder).st_mtime_ns
-    except OSError:
-        return None  # removed or unreadable: the next run reports it
+def _check_reread(stream: Stream) -> None:
+    if not stream.event_id:
+        raise Misconfigured(
+            f"{stream.name} has no event id, so rows that are read again would count twice: changed files cannot be "
+            "read again; land new rows as new files"
+        )
+    if stream.goes_by_arrival:
+        raise Misconfigured(
+            f"{stream.name} uses the arrival time of rows without an event time. Read again after {stream.duplicate_window}, "
+            "they would have another time and count twice: changed files cannot be read again; land new rows as new files"
+        )

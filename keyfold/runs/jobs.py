@@ -9,7 +9,7 @@ from typing import Any
 from keyfold.errors import KeyfoldError, Misconfigured, counted
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
-from keyfold.keyed import runner
+from keyfold.keyed import job_run
 from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import live_generation
@@ -17,17 +17,17 @@ from keyfold.keyed.generation.run_mode import NEW_EVENTS, Replay, RunMode
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.parameters import is_path, parameter_text
-from keyfold.keyed.runner import RunOptions, RunSummary
+from keyfold.keyed.job_run import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_job
 from keyfold.open_lineage import EVERY, Dataset, lineage_reported
 from keyfold.runners import Runners
 from keyfold.runs.health import health_of_job
 from keyfold.runs.metrics import served
-from keyfold.runs.reporting import reported, written_by_job
+from keyfold.runs.reports_to_dagster import reported, written_by_job
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_job
 from keyfold.schemas import require
-from keyfold.sinks.kafka import Published, Publisher
+from keyfold.sinks.publisher import Published, Publisher
 
 
 def own_parameters(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, tuple[str, str]]:
@@ -122,10 +122,10 @@ def run(
     require("run: the job", job, KeyedJob, "a KeyedJob, and not its name")
     job = configured_job(lakehouse, job, mode, parameters)
     if isinstance(mode, Replay):
-        return JobRun(**vars(runner.run_job(lakehouse, job, mode, options=options, runners=runners)))
+        return JobRun(**vars(job_run.run_job(lakehouse, job, mode, options=options, runners=runners)))
     unreported: list[str] = []
     with lineage_reported(job.name, *_read_and_written(lakehouse, job), unreported.append):
-        summary = runner.run_job(lakehouse, job, mode, options=options, runners=runners)
+        summary = job_run.run_job(lakehouse, job, mode, options=options, runners=runners)
         done = published(summary, Publisher(lakehouse, job))
     return replace(done, warnings=(*done.warnings, *unreported))
 
@@ -155,7 +155,7 @@ def run_continuously(
     """Run a job over events as they arrive, until `stop` is set; the batch in progress is finished first.
 
     The rows of each batch are sent to their topics. The small files of the job's tables are compacted regularly. If DAGSTER_HOME is
-    set, Dagster shows what was written (`keyfold.runs.reporting`).
+    set, Dagster shows what was written (`keyfold.runs.reports_to_dagster`).
 
     Args:
         lakehouse, job, options, runners: as in `run`.
@@ -194,7 +194,7 @@ def run_continuously(
         reported(lambda: written_by_job(lakehouse, job.name), on_warning),
         lineage_reported(job.name, *_read_and_written(lakehouse, job), on_warning, every=EVERY),
     ):
-        summary = runner.run_continuously(
+        summary = job_run.run_continuously(
             lakehouse, job, every=every, stop=stop, options=replace(options, on_batch=on_batch), runners=runners
         )
     return published(summary, publisher)

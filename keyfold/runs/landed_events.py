@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from keyfold.errors import InvalidData, NotFound
 from keyfold.ingestion.inspection import all_known_files, known_files
-from keyfold.ingestion.kafka.settings import PREFIX
+from keyfold.ingestion.kafka.kafka_settings import PREFIX
 from keyfold.ingestion.listing import source_place
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
 from keyfold.lakehouse import Lakehouse, is_table

@@ -24,8 +24,8 @@ from keyfold.ingestion.ingest_settings import QUARANTINE, open_ingest
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import downstream_of
-from keyfold.keyed.plans.inputs import has_read
-from keyfold.keyed.runner import RunOptions, RunSummary
+from keyfold.keyed.job_run import RunOptions, RunSummary
+from keyfold.keyed.plans.input_tables import has_read
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.reading import scan_table

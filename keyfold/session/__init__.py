@@ -10,13 +10,13 @@ from keyfold.lazy_names import lazy_names
 from keyfold.session.installed import check_spark_is_installed
 
 if TYPE_CHECKING:
-    from keyfold.session.settings import SparkSettings
+    from keyfold.session.spark_settings import SparkSettings
     from keyfold.session.start import build_session
 
 __all__ = ["SparkSettings", "build_session"]
 
 _of_module = lazy_names(
-    globals(), {"keyfold.session.settings": ("SparkSettings",), "keyfold.session.start": ("build_session",)}
+    globals(), {"keyfold.session.spark_settings": ("SparkSettings",), "keyfold.session.start": ("build_session",)}
 )
 
 

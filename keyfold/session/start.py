@@ -21,7 +21,7 @@ from keyfold.session.calling import in_thread
 from keyfold.session.interrupts import cancel_when_interrupted
 from keyfold.session.java import FIXED_AT_LAUNCH, Java
 from keyfold.session.redaction import shown
-from keyfold.session.settings import SparkSettings, connect_conf, spark_conf
+from keyfold.session.spark_settings import SparkSettings, connect_conf, spark_conf
 from keyfold.session.targets import check_target
 from keyfold.session.workers import equip_workers, packed
 

@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from keyfold.errors import KeyfoldError, Unreachable, error_in
 from keyfold.project import project_packages
 from keyfold.session.scratch import new_scratch
-from keyfold.session.settings import SparkSettings
 from keyfold.session.shipping import zip_packages
+from keyfold.session.spark_settings import SparkSettings
 
 EXECUTORS_WITHIN = "spark.keyfold.executorsWithin"
 """Keyfold's own Spark setting: seconds to wait for the first executor."""

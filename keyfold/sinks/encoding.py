@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from keyfold.errors import Misconfigured, Unreachable, first_line
-from keyfold.ingestion.kafka.settings import KafkaSettings
+from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.times import ISO_FORMAT
 
 FORMATS = ("json", "avro", "json-schema")

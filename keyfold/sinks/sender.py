@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.kafka.settings import KafkaSettings
+from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.keyed.generation.generations import Generation
 from keyfold.lakehouse import read_json, write_json
 from keyfold.lakehouse.fail_points import reached

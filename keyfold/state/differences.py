@@ -15,10 +15,10 @@ from deltalake import DeltaTable
 
 from keyfold.errors import InvalidData
 from keyfold.keyed.calling.slots import NO_SLOTS, SLOT, distinct, union
-from keyfold.keyed.parts.folding import Layers
-from keyfold.keyed.parts.manifest import Manifest
 from keyfold.keyed.rows.codec import empty
 from keyfold.keyed.rows.hashing import key_hash
+from keyfold.keyed.state_parts.folding import Layers
+from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.paths import is_table
 from keyfold.lakehouse.presence import named_files

@@ -18,8 +18,8 @@ from keyfold.exact_cast import exact_cast
 from keyfold.ingestion.erased_names import Holds, erased_name, holds_any, is_erased
 from keyfold.ingestion.ingest_settings import existing_ingest
 from keyfold.ingestion.inspection import all_known_files, ingest_journal
+from keyfold.ingestion.kafka.kafka_settings import PREFIX
 from keyfold.ingestion.kafka.message_columns import message_columns
-from keyfold.ingestion.kafka.settings import PREFIX
 from keyfold.ingestion.known import KnownFiles
 from keyfold.ingestion.listing import source_place
 from keyfold.ingestion.parsing.csv_lines import read_row

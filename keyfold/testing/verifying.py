@@ -17,11 +17,11 @@ from polars.testing import assert_frame_equal
 
 from keyfold.journal.clock import LATEST_ADVANCE
 from keyfold.keyed.calling.harness import TestHarness, in_one_frame, time_in
+from keyfold.keyed.conservation import assert_nothing_lost
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import PROCESSING_DEADLINE
-from keyfold.keyed.reporting.conservation import assert_nothing_lost
-from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.keyed.job_run import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import read_table
 from keyfold.project_folder import definitions_module

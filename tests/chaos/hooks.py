@@ -12,13 +12,13 @@ from typing import Any
 
 import polars as pl
 
-from keyfold import ingestion
+from keyfold import runs
 from keyfold.cli import run as run_command
-from keyfold.ingestion.run import ingest
 from keyfold.journal import journal
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.runner import RunOptions
+from keyfold.keyed.job_run import RunOptions
 from keyfold.lakehouse import carrying, commits, fail_points, row_erasure
+from keyfold.runs.ingests import ingest
 from keyfold.storage import bucket, lease
 from spark_jobs.jobs.registry import JOBS
 from tests.entries import without_rights
@@ -66,7 +66,7 @@ def thaw_amid_planning() -> None:
 
 def whole_runs() -> None:
     """A run has one batch, whatever came."""
-    run_command.RunOptions, ingestion.ingest = RunOptions, ingest
+    run_command.RunOptions, runs.ingest = RunOptions, ingest
 
 
 def keep_records() -> None:

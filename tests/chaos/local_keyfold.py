@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import typer
 from deltalake.exceptions import DeltaError
 
-from keyfold import ingestion
+from keyfold import runs
 from keyfold.cli import run as run_command
 from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
@@ -70,8 +70,8 @@ def main() -> None:
 def play_with_toys() -> None:
     """Have the commands of this process know toy streams and jobs, and make many small batches of them."""
     # One file a batch, and as many batches as files: many moments at which something can happen.
-    ingest_files, options = ingestion.ingest, run_command.RunOptions
-    ingestion.ingest = lambda *given, **named: ingest_files(*given, **named | {"max_bytes_per_batch": 1})
+    ingest_files, options = runs.ingest, run_command.RunOptions
+    runs.ingest = lambda *given, **named: ingest_files(*given, **named | {"max_bytes_per_batch": 1})
     run_command.RunOptions = lambda **given: replace(options(**given), max_bytes_per_batch=1)  # type: ignore[misc]
     # Journals that let go of their records after some batches, as real ones do after hundreds.
     journal.KEPT, known.BATCHES_BETWEEN = 2, 1

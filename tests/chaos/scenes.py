@@ -74,4 +74,4 @@ SCENES = {
     ),
     "time that goes on": Scene((END,), before=WORK),
 }
-"""By name. The sinks' points are Kafka's scene (`tests/keyfold/sinks/test_kafka.py`)."""
+"""By name. The sinks' points are Kafka's scene (`tests/keyfold.sinks.test_publisher.py`)."""

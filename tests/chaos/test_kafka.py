@@ -21,11 +21,11 @@ from confluent_kafka.admin import NewPartitions
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest, ingest_totals
-from keyfold.ingestion.kafka.settings import KafkaSettings
+from keyfold.ingestion import ingest_totals
+from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
-from keyfold.runs import ingest_continuously
+from keyfold.runs import ingest, ingest_continuously
 from tests.kafka_broker import Broker, broker_or_skip
 from tests.keyfold.ingestion.test_batch import no_spark
 from tests.keyfold.ingestion.test_run import EVENTS, event

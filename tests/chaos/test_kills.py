@@ -16,7 +16,7 @@ from tests.chaos.story import Homes
 PROMISE = "A process may be killed at any moment: called again, it ends as if nothing had been."
 
 POINTS = [point for point in fail_points.POINTS if not point.startswith("sink")]
-"""Those of sinks are in `tests/keyfold/sinks/test_kafka.py`, and of several jobs in `tests/keyfold/runs/test_chains.py` too."""
+"""Those of sinks are in `tests/keyfold.sinks.test_publisher.py`, and of several jobs in `tests/keyfold/runs/test_chains.py` too."""
 
 # Which scene comes to a point: the first word says.
 SCENE_OF = {

@@ -18,7 +18,7 @@ import pytest
 
 from keyfold.lakehouse import fail_points
 from keyfold.session import SparkSettings
-from keyfold.session.settings import spark_conf
+from keyfold.session.spark_settings import spark_conf
 from tests.chaos.conftest import TRIES
 from tests.chaos.launcher import Launcher, Run
 from tests.chaos.scenes import SCENES

@@ -72,7 +72,7 @@ def test_definitions_load_without_what_only_a_run_needs():
         "sqlalchemy",
     }
     # A tenth of a second each.
-    assert not loaded & {"pyarrow.parquet", "pyarrow.compute", "pyarrow.dataset", "keyfold.ingestion.run"}
+    assert not loaded & {"pyarrow.parquet", "pyarrow.compute", "pyarrow.dataset", "keyfold.runs.ingests"}
 
 
 def test_only_the_landing_folders_are_external():

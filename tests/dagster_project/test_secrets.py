@@ -9,7 +9,7 @@ from dagster._serdes import serialize_value
 
 from keyfold.dagster import Keyfold, KeyfoldResource
 from keyfold.session import SparkSettings
-from keyfold.session.settings import spark_conf
+from keyfold.session.spark_settings import spark_conf
 from keyfold.session.start import check_same
 
 SECRET = "planted-in-this-test"  # noqa: S105

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from keyfold.keyed.generation.run_mode import FullRefresh
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from tests.keyfold.keyed.toy_jobs import windows
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "read-tables.md"

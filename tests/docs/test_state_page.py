@@ -20,8 +20,8 @@ from keyfold.cli.app import app
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.building import build_job
+from keyfold.keyed.job_run import run_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.keyed.runner import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.reader import jobs_with_state
 from spark_jobs.jobs.registry import JOBS, SHIPPED

@@ -8,7 +8,7 @@ import pytest
 
 from keyfold.ingestion import ingest_journal
 from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.runner import run_continuously
+from keyfold.keyed.job_run import run_continuously
 from keyfold.lakehouse import fail_points
 from keyfold.runs import ingest_continuously
 from tests.keyfold.ingestion.test_run import EVENTS, event, land

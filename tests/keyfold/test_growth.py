@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from keyfold.ingestion import ingest_totals
 from keyfold.keyed.generation.generations import live_generation
-from keyfold.keyed.runner import RunOptions, run_continuously
+from keyfold.keyed.job_run import RunOptions, run_continuously
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.recording import record_ingest, record_job
 from keyfold.runs import ingest_continuously

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from keyfold.errors import Damaged, KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh
-from keyfold.keyed.runner import RunOptions
+from keyfold.keyed.job_run import RunOptions
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.paths import table_id
 from keyfold.lakehouse.positions import Position, position_at

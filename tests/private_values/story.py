@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column, required
-from keyfold.dagster.alerts import alert_sensors
-from keyfold.dagster.assets.health import stream_health_checks
+from keyfold.dagster.alerting import alert_sensors
+from keyfold.dagster.assets.health_checks import stream_health_checks
 from keyfold.dagster.assets.keyed_asset import JobAssets, conservation_check, keyed_assets
 from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.dagster.resources import Keyfold

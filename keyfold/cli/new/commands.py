@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from keyfold.cli.new.files import example_rows, job_of, project_files, stream_files, stream_of, write_files
 from keyfold.cli.new.names import check_name
+from keyfold.cli.new.project_files import example_rows, job_of, project_files, stream_files, stream_of, write_files
 from keyfold.cli.new.sample import LARGEST, propose
 from keyfold.cli.terminal import report, usage_faults
 from keyfold.errors import KeyfoldError

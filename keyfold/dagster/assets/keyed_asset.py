@@ -25,20 +25,20 @@ from keyfold.dagster.automation.schedules import FRESH, on_checked_events
 from keyfold.dagster.failures import fails_with_message
 from keyfold.dagster.maintenance import maintain_job
 from keyfold.dagster.plots import plot_runs, try_plot
-from keyfold.dagster.reporting import is_left_to_continuous_run
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.run_config import checked, plain_fields
+from keyfold.dagster.run_reports import is_left_to_continuous_run
 from keyfold.dagster.translator import DEFAULT, JOB_TAG, KeyfoldTranslator, described
 from keyfold.errors import counted
 from keyfold.journal.records import Progress
+from keyfold.keyed.conservation import Conservation, check_conservation, input_differences
 from keyfold.keyed.generation.batch_records import Counts
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
-from keyfold.keyed.reporting.conservation import Conservation, check_conservation, input_differences
-from keyfold.keyed.reporting.written_files import last_batch
-from keyfold.keyed.runner import RunOptions, RunSummary
+from keyfold.keyed.job_run import RunOptions, RunSummary
+from keyfold.keyed.written_files import last_batch
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs.jobs import refuse_to_forget
 

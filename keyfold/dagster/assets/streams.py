@@ -7,18 +7,18 @@ import dagster as dg
 from deltalake import DeltaTable
 from pydantic import BaseModel, ConfigDict, Field
 
-from keyfold import ingestion
+from keyfold import ingestion, runs
 from keyfold.dagster.assets.metadata import column_schema, table_metadata, warning_metadata
 from keyfold.dagster.assets.previews import preview, quarantine_metadata
 from keyfold.dagster.failures import fails_with_message
 from keyfold.dagster.maintenance import maintain_stream
-from keyfold.dagster.reporting import is_left_to_continuous_run
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.run_config import checked, plain_fields
+from keyfold.dagster.run_reports import is_left_to_continuous_run
 from keyfold.dagster.translator import DEFAULT, STREAM_TAG, KeyfoldTranslator, described
 from keyfold.errors import NotFound
 from keyfold.ingestion.ingest_settings import QUARANTINE
-from keyfold.ingestion.kafka.settings import kafka_topics
+from keyfold.ingestion.kafka.kafka_settings import kafka_topics
 from keyfold.ingestion.landing import find_landing
 from keyfold.ingestion.listing import SETTLE
 from keyfold.lakehouse import Lakehouse
@@ -98,7 +98,7 @@ def stream_assets(stream: Stream, translator: KeyfoldTranslator = DEFAULT) -> tu
         config = checked(IngestConfig, context.op_execution_context.op_config, f"ops: ingest_{stream.name}")
         landing = find_landing(stream.name, start=config.start, on_gap=config.on_gap, anew=config.topic_anew)
         settle = timedelta(seconds=config.settle_seconds)
-        summary = ingestion.ingest(
+        summary = runs.ingest(
             lakehouse,
             stream,
             landing,

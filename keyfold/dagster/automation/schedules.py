@@ -19,7 +19,7 @@ import dagster as dg
 
 from keyfold.dagster.automation.sensors import unfinished_run
 from keyfold.dagster.maintenance import MAINTAIN_TAG
-from keyfold.dagster.quality.checks import SCOPE_TAG, Scope
+from keyfold.dagster.quality.asset_checks import SCOPE_TAG, Scope
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.maintenance import RETENTION

@@ -13,9 +13,9 @@ from typing import Any
 
 import polars as pl
 
+from keyfold.dagster.quality.evaluation_plans import Plan, all_missing, holds, plan_of
 from keyfold.dagster.quality.gx_on_pandas import evaluate_by_gx
 from keyfold.dagster.quality.outcome import MOST_EXAMPLES, Outcome, hide
-from keyfold.dagster.quality.plans import Plan, all_missing, holds, plan_of
 from keyfold.dagster.quality.serialised import (
     Refused,
     SerialisedExpectation,

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from keyfold.ingestion.kafka.decoded import Decoded
+from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.ingestion.kafka.message_columns import KEY, TIMESTAMP, TOMBSTONE, key_texts, raw_columns
 from keyfold.ingestion.kafka.offsets import OffsetRange, lost_error
-from keyfold.ingestion.kafka.settings import KafkaSettings
 from keyfold.lazy_names import from_extra
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from keyfold.errors import Misconfigured, first_line
 from keyfold.ingestion.child import ChildEndedError, WorkFailedError, in_child
 from keyfold.ingestion.kafka.avro import AvroSchema, decode_avro
 from keyfold.ingestion.kafka.decoded import Decoded, fault, too_long
-from keyfold.ingestion.kafka.settings import KafkaSettings
+from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.lazy_names import from_extra
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound, Unreachable
-from keyfold.ingestion.kafka.offsets import TopicState
-from keyfold.ingestion.kafka.settings import (
+from keyfold.ingestion.kafka.kafka_settings import (
     BOOTSTRAP_VARIABLE,
     CONF_VARIABLE,
     PREFIX,
     KafkaSettings,
     check_topic,
 )
+from keyfold.ingestion.kafka.offsets import TopicState
 from keyfold.lazy_names import from_extra
 from keyfold.times import from_iso, micros
 

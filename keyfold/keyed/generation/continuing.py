@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from keyfold.errors import IncompatibleState
 from keyfold.journal.records import Record
 from keyfold.keyed.generation.declaration import FunctionCode, declaration_of
-from keyfold.keyed.generation.differences import Difference, code_differences, differences, like_recorded
+from keyfold.keyed.generation.declaration_changes import Difference, code_differences, differences, like_recorded
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import read_json, write_json

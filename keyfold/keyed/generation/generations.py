@@ -1,7 +1,7 @@
 """Find and replace generations: a job's journal, state and tables, which are replaced together.
 
 The live generation's tables are at `tables/<table>` below the lakehouse directory. A generation that is created beside the live
-one (`running.new_generation`) fills tables of its own, aside, until it goes live (`going_live`). A branch is a generation beside
+one (`execution.new_generation`) fills tables of its own, aside, until it goes live (`going_live`). A branch is a generation beside
 the live one: a replay of a time range, or of all events. The latter can be promoted.
 """
 

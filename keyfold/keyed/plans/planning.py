@@ -18,7 +18,7 @@ from keyfold.keyed.plans.event_time import (
     newest_times,
     waits_for_others,
 )
-from keyfold.keyed.plans.inputs import changes_for
+from keyfold.keyed.plans.input_tables import changes_for
 from keyfold.keyed.plans.slices import Slice, cut, cuts_through
 from keyfold.lakehouse.log_changes import Changes
 from keyfold.lakehouse.positions import Position
@@ -84,7 +84,7 @@ def plan_run(
         now: the readings of the machine's clocks.
         wanted: bounds of the run.
         lookups: the stored file of each lookup (`lookups.KeptLookups`).
-        produced: the watermark of the producer of each input that is a job's table (`inputs.produced_until`).
+        produced: the watermark of the producer of each input that is a job's table (`input_tables.produced_until`).
 
     Raises:
         KeyfoldError: the new rows of a table cannot be determined; names the remedy.

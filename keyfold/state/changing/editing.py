@@ -15,17 +15,17 @@ import polars as pl
 from keyfold.errors import Damaged, InvalidData, NotFound, counted
 from keyfold.keyed.calling.slots import SLOT, Slots, distinct, partition_labels, slots_of
 from keyfold.keyed.calling.step_call import count
+from keyfold.keyed.execution.batches import Batches
+from keyfold.keyed.execution.blobs import partition_numbers, report_of
+from keyfold.keyed.execution.work import BatchResult
 from keyfold.keyed.generation.batch_records import KeyedPlan
 from keyfold.keyed.generation.continuing import check_generation
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.generation.manifests import read_manifests
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.parts.partition_state import PartitionState
 from keyfold.keyed.rows.codec import conform, polars_schema
-from keyfold.keyed.running.batches import Batches
-from keyfold.keyed.running.blobs import partition_numbers, report_of
-from keyfold.keyed.running.work import BatchResult
+from keyfold.keyed.state_parts.manifest import Manifest
+from keyfold.keyed.state_parts.partition_state import PartitionState
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.privacy import describe_error, masked
 from keyfold.runners import Runners
@@ -34,8 +34,8 @@ from keyfold.state.changing.state_rewriting import ChangeRows, filled, last_batc
 from keyfold.state.making.sources import fitted
 from keyfold.state.making.staging import private_in_state
 from keyfold.state.reading.reader import read_state
-from keyfold.state.rows.expressions import sql_expression
 from keyfold.state.rows.keys import Key, WantedKeys, wanted_keys
+from keyfold.state.rows.sql_expressions import sql_expression
 
 
 @dataclass(frozen=True)

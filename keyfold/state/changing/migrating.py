@@ -9,7 +9,7 @@ import polars as pl
 from keyfold.errors import IncompatibleState
 from keyfold.keyed.forms.form_text import text_of
 from keyfold.keyed.generation.continuing import code_of_generation
-from keyfold.keyed.generation.differences import Difference, differences
+from keyfold.keyed.generation.declaration_changes import Difference, differences
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema

@@ -9,7 +9,7 @@ from keyfold.keyed.generation.continuing import code_of_generation
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.plans.inputs import input_tables
+from keyfold.keyed.plans.input_tables import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.runners import Runners
 from keyfold.state.changing.migrating import Change, Verdict, changes_to, migrate, verdict_of

@@ -21,8 +21,8 @@ from keyfold.keyed.generation.going_live import finish_going_live, go_live
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.plans.inputs import check_inputs, check_unread
-from keyfold.keyed.runner import RunOptions, RunSummary, run_job
+from keyfold.keyed.job_run import RunOptions, RunSummary, run_job
+from keyfold.keyed.plans.input_tables import check_inputs, check_unread
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import move_tree, remove_tree

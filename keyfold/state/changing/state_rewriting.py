@@ -12,12 +12,12 @@ import pyarrow as pa
 from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.keyed.calling.slots import SLOT
+from keyfold.keyed.execution.new_generation import new_generation, seed_generation
 from keyfold.keyed.generation.batch_records import KeyedDone, PlannedFile, Seed
 from keyfold.keyed.generation.generation_record import Origin
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import conform
-from keyfold.keyed.running.new_generation import new_generation, seed_generation
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.carrying import carry_rows
 from keyfold.lakehouse.data_files import write_data_file

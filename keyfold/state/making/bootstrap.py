@@ -10,15 +10,15 @@ from deltalake import DeltaTable
 
 from keyfold.errors import Misconfigured, NotFound
 from keyfold.journal.clock import check_advance
+from keyfold.keyed.conservation import events_in_table
+from keyfold.keyed.execution.new_generation import new_generation, seed_generation
 from keyfold.keyed.generation.batch_records import InputTime, Seed
 from keyfold.keyed.generation.generation_record import Origin
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.plans.inputs import input_tables, positions_explained
-from keyfold.keyed.reporting.conservation import events_in_table
-from keyfold.keyed.runner import watermark as watermark_of
-from keyfold.keyed.running.new_generation import new_generation, seed_generation
+from keyfold.keyed.job_run import watermark as watermark_of
+from keyfold.keyed.plans.input_tables import input_tables, positions_explained
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.lakehouse.positions import Position, check_position, position_at
 from keyfold.privacy import masked

@@ -18,7 +18,7 @@ from keyfold.lakehouse.files import new_file, sync_folder
 from keyfold.lakehouse.reading import scan_parquet
 from keyfold.privacy import MASK, masked
 from keyfold.state.making.sources import fitted
-from keyfold.state.rows.expressions import sql_expression
+from keyfold.state.rows.sql_expressions import sql_expression
 from keyfold.storage.place import Place
 
 _FAULTS_SHOWN = 3

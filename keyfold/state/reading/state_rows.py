@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from keyfold.errors import Damaged
 from keyfold.keyed.calling.slots import SLOT, Slots
-from keyfold.keyed.parts import reading
-from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.parts.reading import in_threads
 from keyfold.keyed.rows.codec import empty, polars_schema
+from keyfold.keyed.state_parts import part_reading
+from keyfold.keyed.state_parts.manifest import Manifest
+from keyfold.keyed.state_parts.part_reading import in_threads
 from keyfold.state.rows.keys import WantedKeys
 from keyfold.storage.place import Place
 
@@ -137,7 +137,7 @@ class StateRows:
 def partition_reads(
     where: str, parts: Place, packed: Any, columns: Sequence[str] | None = None, slots: Slots | None = None
 ) -> Iterator[Callable[[], pl.DataFrame]]:
-    """As `parts.reading.partition_reads`, for a packed manifest, with errors that describe the state.
+    """As `part_reading.partition_reads`, for a packed manifest, with errors that describe the state.
 
     Args:
         where: describes the state, for messages.
@@ -153,7 +153,7 @@ def partition_reads(
             return one()
 
     with unreadable(where):
-        reads = list(reading.partition_reads(Manifest.unpack(packed), parts, columns, slots))
+        reads = list(part_reading.partition_reads(Manifest.unpack(packed), parts, columns, slots))
     yield from (partial(read, one) for one in reads)
 
 

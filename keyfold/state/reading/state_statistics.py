@@ -9,8 +9,8 @@ import polars as pl
 from keyfold.keyed.calling.slots import SLOT, key_groups_of
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
+from keyfold.keyed.job_run import watermark
 from keyfold.keyed.rows.codec import empty
-from keyfold.keyed.runner import watermark
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.reader import Role, find_generation, generations_of, retained_batches
 from keyfold.state.reading.state_rows import StateRows

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from keyfold.cli.app import app
 from keyfold.cli.new import commands
-from keyfold.cli.new.files import stream_files, stream_of, write_files
+from keyfold.cli.new.project_files import stream_files, stream_of, write_files
 from keyfold.cli.new.sample import Proposal, propose
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.parsing import parse_file

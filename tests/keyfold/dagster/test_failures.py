@@ -26,7 +26,7 @@ from keyfold import (
     Unreachable,
 )
 from keyfold.dagster import Keyfold, keyfold_assets
-from keyfold.dagster.alerts import _failure
+from keyfold.dagster.alerting import _failure
 from keyfold.dagster.failures import fails_with_message
 from keyfold.lakehouse import exclusive
 from keyfold.operators import count, windows

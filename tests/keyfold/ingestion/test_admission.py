@@ -14,12 +14,13 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest, known_files, split_reader
+from keyfold.ingestion import known_files, split_reader
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.known import KnownFile, known_file
 from keyfold.ingestion.listing import fingerprint
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
+from keyfold.runs import ingest
 from keyfold.storage.place import Place
 from spark_jobs.streams import METRICS, SALES
 from tests.folders import move_folder

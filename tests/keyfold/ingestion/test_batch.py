@@ -15,13 +15,14 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import IngestSummary, batch, ingest, ingest_journal, ingest_totals, is_unfinished, split_writer
+from keyfold.ingestion import IngestSummary, batch, ingest_journal, ingest_totals, is_unfinished, split_writer
 from keyfold.journal import Journal
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.fail_points import POINTS
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.runners import Runners
+from keyfold.runs import ingest
 from keyfold.storage.place import Place
 from keyfold.stream import INGESTED_AT
 from keyfold.times import micros

@@ -7,9 +7,10 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest, rebuild
+from keyfold.ingestion import rebuild
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.runners import Runners
+from keyfold.runs import ingest
 from keyfold.stream import TIMESTAMP
 from tests.folders import copy_folder, remove_folder
 from tests.keyfold.ingestion.test_batch import changed, crash_at

@@ -13,13 +13,14 @@ import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import IngestCounts, ingest, ingest_totals, is_unfinished, known_files, rebuild
+from keyfold.ingestion import IngestCounts, ingest_totals, is_unfinished, known_files, rebuild
 from keyfold.ingestion import arrays as arrays_module
 from keyfold.ingestion.arrays import open_array, write_array
 from keyfold.ingestion.listing import list_files
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runners import Runners
+from keyfold.runs import ingest
 from keyfold.storage import object_path
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import Place

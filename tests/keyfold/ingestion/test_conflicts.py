@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from keyfold.ingestion import batch, conflicts, ingest
+from keyfold.ingestion import batch, conflicts
 from keyfold.lakehouse import Lakehouse
+from keyfold.runs import ingest
 from keyfold.stream import Source, Stream
 from tests.keyfold.ingestion.test_batch import no_spark
 from tests.keyfold.ingestion.test_run import EVENTS, check_counts, event, land, rows

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from keyfold.ingestion import ingest
 from keyfold.ingestion.drift import find_drift
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
+from keyfold.runs import ingest
 from spark_jobs.streams import METRICS
 from tests.keyfold.ingestion.test_admission import metric
 from tests.keyfold.ingestion.test_batch import no_spark

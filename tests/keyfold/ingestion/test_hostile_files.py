@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from keyfold.ingestion import child, ingest
+from keyfold.ingestion import child
 from keyfold.ingestion.parsing import parse_file_safely
 from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.runs import ingest
 from keyfold.stream import Stream
 from spark_jobs.streams import METRICS
 from tests.keyfold.ingestion.test_admission import metric, put, quarantine

@@ -12,10 +12,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from keyfold.ingestion import ingest, split_reader
+from keyfold.ingestion import split_reader
 from keyfold.ingestion.drift import find_drift
-from keyfold.ingestion.parsing import inputs
+from keyfold.ingestion.parsing import formats
 from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.runs import ingest
 from keyfold.storage import entries
 from spark_jobs.streams import METRICS
 from tests.entries import SECRET
@@ -155,7 +156,7 @@ def at_opening(number: int) -> Seam:
 
         patch.setattr(entries, "open_below", open_below)
         # In this process, so that the seam is there.
-        patch.setattr(inputs, "in_child", lambda work, *arguments: work(*arguments))
+        patch.setattr(formats, "in_child", lambda work, *arguments: work(*arguments))
 
     return seam
 

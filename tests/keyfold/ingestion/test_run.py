@@ -12,10 +12,11 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import IngestCounts, IngestSummary, ingest, ingest_totals
+from keyfold.ingestion import IngestCounts, IngestSummary, ingest_totals
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runners import Runners
+from keyfold.runs import ingest
 from keyfold.storage.place import Place
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Source, Stream
 from spark_jobs.streams import RIDE_POINTS

@@ -12,13 +12,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keyfold.errors import Misconfigured
-from keyfold.ingestion import batch, ingest, ingest_journal, split_writer
+from keyfold.ingestion import batch, ingest_journal, split_writer
 from keyfold.ingestion.kafka.offsets import MESSAGE_BYTES
 from keyfold.ingestion.rebuilding import rebuild
 from keyfold.ingestion.segments import open_segment
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.backup import back_up, restore
 from keyfold.maintenance.checking import check
+from keyfold.runs import ingest
 from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import micros
 from tests.examples import examples

@@ -9,10 +9,10 @@ import shutil
 import tarfile
 from pathlib import Path
 
+from keyfold.keyed.execution import operator
 from keyfold.keyed.generation.generation_record import FORMAT
-from keyfold.keyed.parts.part_rows import Sizes
-from keyfold.keyed.runner import run_job
-from keyfold.keyed.running import operator
+from keyfold.keyed.job_run import run_job
+from keyfold.keyed.state_parts.part_rows import Sizes
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.session import SparkSettings

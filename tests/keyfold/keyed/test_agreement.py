@@ -6,9 +6,9 @@ import pytest
 from deltalake import write_deltalake
 
 from keyfold.errors import Damaged, KeyfoldError
+from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.generation.run_mode import FullRefresh
-from keyfold.keyed.reporting.conservation import check_conservation
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.maintenance.checking import check
 from keyfold.runners import Runners

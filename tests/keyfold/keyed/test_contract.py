@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 
 from keyfold import KeyedJob, Lakehouse, Step, TestHarness
 from keyfold.errors import KeyfoldError
+from keyfold.keyed.execution import operator
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.step import DEADLINE
-from keyfold.keyed.parts.part_rows import Sizes
-from keyfold.keyed.runner import RunOptions
-from keyfold.keyed.running import operator
+from keyfold.keyed.job_run import RunOptions
+from keyfold.keyed.state_parts.part_rows import Sizes
 from keyfold.lakehouse import create_table, fail_points
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file

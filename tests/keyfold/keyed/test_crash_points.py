@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
+from keyfold.keyed.execution import operator
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.job.tables import Append
-from keyfold.keyed.parts.part_rows import SIZES, Sizes
-from keyfold.keyed.runner import RunOptions
-from keyfold.keyed.running import operator
+from keyfold.keyed.job_run import RunOptions
+from keyfold.keyed.state_parts.part_rows import SIZES, Sizes
 from keyfold.lakehouse import fail_points
 from tests.keyfold.keyed.toy_jobs import START, WINDOW_TOTAL, totals, windows, windows_step
 

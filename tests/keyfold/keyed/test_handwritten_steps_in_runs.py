@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keyfold.keyed.runner import RunOptions
+from keyfold.keyed.job_run import RunOptions
 from tests.examples import examples
 from tests.keyfold.keyed.calling.histories import DELAYS, HISTORY, cut, history
 from tests.keyfold.keyed.handwritten_steps import CASES, TIMEOUT, frame

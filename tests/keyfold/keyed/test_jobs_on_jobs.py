@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import keyfold
 from keyfold import Damaged, Input, KeyedJob, Misconfigured, NotFound, Step, Stream
+from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.tables import Append, Upsert
-from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.lakehouse import fail_points
 from tests.examples import examples
 from tests.keyfold.keyed.test_crash_points import OF_A_BATCH

@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 from keyfold.keyed.generation.generation_record import FORMAT
-from keyfold.keyed.parts.folding import Layers
-from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.parts.part_rows import ADDS, GONE, MARK, REPLACES
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
+from keyfold.keyed.state_parts.folding import Layers
+from keyfold.keyed.state_parts.manifest import Manifest
+from keyfold.keyed.state_parts.part_rows import ADDS, GONE, MARK, REPLACES
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.reader import read_state
 from tests.keyfold.keyed.kept_lakehouse import KEPT, MORE, RUNS

@@ -6,9 +6,9 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import Damaged
-from keyfold.keyed.parts.manifest import Manifest
-from keyfold.keyed.parts.part_rows import Sizes
-from keyfold.keyed.running import batches, operator
+from keyfold.keyed.execution import batches, operator
+from keyfold.keyed.state_parts.manifest import Manifest
+from keyfold.keyed.state_parts.part_rows import Sizes
 from keyfold.maintenance.checking import check
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.local_state import frames_of_state, manifests_after

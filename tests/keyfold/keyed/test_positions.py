@@ -7,9 +7,9 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
+from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.generation.run_mode import Replay
-from keyfold.keyed.reporting.conservation import check_conservation
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.state.changing.promoting import promote
 from tests.folders import copy_folder, remove_folder
 from tests.keyfold.keyed.toy_jobs import totals
@@ -49,7 +49,7 @@ def test_an_event_table_that_was_restored_and_filled_anew_is_refused(house, monk
         house.ingest()
     if is_killed:
         with monkeypatch.context() as patch:
-            patch.setattr("keyfold.keyed.running.batches.Batches.work", fail)
+            patch.setattr("keyfold.keyed.execution.batches.Batches.work", fail)
             house.attempt("run", "totals")
         assert house.live.journal.pending()
     else:

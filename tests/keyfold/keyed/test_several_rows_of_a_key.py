@@ -10,10 +10,10 @@ import pytest
 
 from keyfold import Input, KeyedJob, KeyfoldError, Misconfigured, Step, TestHarness, Upsert, build_job
 from keyfold.keyed.calling import calls_in_order
+from keyfold.keyed.conservation import assert_nothing_lost
+from keyfold.keyed.execution import work
 from keyfold.keyed.generation.run_mode import FullRefresh
-from keyfold.keyed.reporting.conservation import assert_nothing_lost
-from keyfold.keyed.runner import RunOptions
-from keyfold.keyed.running import work
+from keyfold.keyed.job_run import RunOptions
 from keyfold.operators import last_n, sessions_until, sessions_while
 from keyfold.state.changing.moving import move
 from keyfold.testing import verify

@@ -12,9 +12,9 @@ from deltalake import DeltaTable, Schema
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keyfold.keyed.execution.commit import hash_of
 from keyfold.keyed.job.tables import Upsert
 from keyfold.keyed.rows.hashing import key_hash
-from keyfold.keyed.running.commit import hash_of
 from keyfold.lakehouse import fail_points, leaves, merging
 from keyfold.lakehouse.data_files import leaf_of
 from keyfold.lakehouse.leaves import (

@@ -9,7 +9,6 @@ from deltalake import DeltaTable, write_deltalake
 
 from keyfold.columns import column, required
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest
 from keyfold.lakehouse import Lakehouse, create_table, is_table
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
@@ -18,6 +17,7 @@ from keyfold.lakehouse.positions import position_at
 from keyfold.lakehouse.presence import empty_entries, take_back
 from keyfold.lakehouse.reading import count_rows, data_file_paths, read_batches, read_parquet, scan_table
 from keyfold.runners import Runners
+from keyfold.runs import ingest
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
 
 TRIPS = pa.schema(

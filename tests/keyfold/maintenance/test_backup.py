@@ -15,17 +15,17 @@ from typer.testing import CliRunner
 
 from keyfold.cli.app import app
 from keyfold.errors import Damaged, KeyfoldError
-from keyfold.ingestion import ingest
 from keyfold.keyed.generation.going_live import finish_going_live
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.building import build_job
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.files import remove_tree
 from keyfold.maintenance import backup as making
 from keyfold.maintenance import backup_parts
 from keyfold.maintenance.backup import back_up, backups_in, restore
 from keyfold.maintenance.checking import check
+from keyfold.runs import ingest
 from keyfold.runs.chains import refresh_with_consumers
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import RIDE_POINTS, SALES

@@ -9,7 +9,7 @@ import pytest
 
 import keyfold
 from keyfold import Lakehouse, Misconfigured, Runners
-from keyfold.runners.choice import LocalRunner
+from keyfold.runners.local_runner import LocalRunner
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.lake import Lake
 

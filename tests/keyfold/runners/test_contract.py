@@ -17,10 +17,10 @@ from deltalake import write_deltalake
 import keyfold
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.runner import RunOptions
+from keyfold.keyed.job_run import RunOptions
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runners import Runners
-from keyfold.runners.choice import LocalRunner
+from keyfold.runners.local_runner import LocalRunner
 from tests.keyfold.keyed.toy_jobs import START, clicks, sum_clicks, totals, windows
 from tests.keyfold.runners.by_turns import Twice
 

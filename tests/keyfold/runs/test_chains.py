@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 import keyfold
+from keyfold.keyed.conservation import assert_nothing_lost
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
-from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.files import exclusive
 from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_with_consumers
 from tests.keyfold.keyed.test_jobs_on_jobs import (

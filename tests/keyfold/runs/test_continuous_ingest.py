@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest, ingest_totals
+from keyfold.ingestion import ingest_totals
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
-from keyfold.runs import ingest_continuously, ingests
+from keyfold.runs import ingest, ingest_continuously, source_changes
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.waiting import wait_until
 
@@ -80,7 +80,7 @@ def test_nobody_else_ingests_the_stream_meanwhile_and_the_next_run_goes_on_where
 
 
 def test_a_folder_as_it_was_makes_no_run_and_one_that_changed_in_the_tick_of_the_look_makes_one_more(landing):
-    look = ingests._FolderLook(landing)
+    look = source_changes._FolderLook(landing)
     os.utime(landing, ns=(0, time.time_ns() - 10**9))
     look.remember()
     assert not look.shows_news()
@@ -94,14 +94,14 @@ def test_a_folder_as_it_was_makes_no_run_and_one_that_changed_in_the_tick_of_the
 
 
 def test_what_is_not_whole_yet_is_looked_at_again_after_the_settling_time(lakehouse, landing, monkeypatch):
-    monkeypatch.setattr(ingests, "_FULL_LOOK", 3600.0)
+    monkeypatch.setattr(source_changes, "_FULL_LOOK", 3600.0)
     with going_on(lakehouse, landing, settle=timedelta(seconds=1)):
         land(landing / "a.ndjson", [event(seq=1)])
         wait_until(lambda: accepted(lakehouse) == 1)
 
 
 def test_a_file_that_is_written_over_is_told_though_its_folder_looks_the_same(lakehouse, landing, monkeypatch):
-    monkeypatch.setattr(ingests, "_FULL_LOOK", 0.3)
+    monkeypatch.setattr(source_changes, "_FULL_LOOK", 0.3)
     path = land(landing / "a.ndjson", [event(seq=1)])
     with going_on(lakehouse, landing) as ended:
         wait_until(lambda: accepted(lakehouse) == 1)

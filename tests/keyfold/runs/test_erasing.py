@@ -9,10 +9,10 @@ from deltalake import DeltaTable
 from pydantic import ValidationError
 
 from keyfold.errors import KeyfoldError
+from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.generation.batch_records import PlannedFile
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
-from keyfold.keyed.reporting.conservation import check_conservation
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.lakehouse.row_erasure import forget
 from keyfold.maintenance import MaintainedTable, maintain

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from keyfold import Input, KeyedJob, Step
+from keyfold.keyed.conservation import assert_nothing_lost
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.tables import Append
-from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.files import remove_tree
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.runs.erasing import erase

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import metrics, metrics_server
 from keyfold.runs.health import Health, health_of_job, health_of_stream

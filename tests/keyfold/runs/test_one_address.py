@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 import keyfold
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.tables import Append
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import fail_points
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file

@@ -15,12 +15,13 @@ from typer.testing import CliRunner
 
 from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError, StepFailed
-from keyfold.ingestion import ingest, ingest_totals
+from keyfold.ingestion import ingest_totals
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.runner import RunOptions
+from keyfold.keyed.job_run import RunOptions
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.runners import Runners
+from keyfold.runs import ingest
 from keyfold.runs.erasing import erase
 from keyfold.runs.quarantining import quarantine
 from keyfold.state.changing.audit import Author

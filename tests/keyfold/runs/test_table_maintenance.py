@@ -7,14 +7,14 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest, ingest_totals
+from keyfold.ingestion import ingest_totals
 from keyfold.ingestion.ingest_settings import existing_ingest
 from keyfold.journal.checksums import read_checksums
-from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.keyed.job_run import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import maintain
 from keyfold.maintenance.recording import record_ingest, record_job
-from keyfold.runs import table_maintenance
+from keyfold.runs import ingest, table_maintenance
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest, tables_of_job
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.without_spark import SPARK

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from keyfold.session.redaction import SENSITIVE
-from keyfold.session.settings import SparkSettings, spark_conf
+from keyfold.session.spark_settings import SparkSettings, spark_conf
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from keyfold.errors import KeyfoldError
 from keyfold.session import SparkSettings
 from keyfold.session.java import check_installed_java
-from keyfold.session.settings import spark_conf
+from keyfold.session.spark_settings import spark_conf
 from tests.commands import ended_well
 from tests.java_for_tests import fast_starts
 

@@ -66,12 +66,12 @@ def test_a_worker_imports_our_package_and_the_user_s_from_the_zip(tmp_path, exte
     archive = zip_packages(("keyfold", "extension_of_a_test"), tmp_path)
     done = import_from(
         archive,
-        "import keyfold.keyed.running.operator as ours, extension_of_a_test.deep.number as theirs\n"
+        "import keyfold.keyed.execution.operator as ours, extension_of_a_test.deep.number as theirs\n"
         "print(ours.__file__, theirs.__file__, theirs.NUMBER)",
     )
     assert done.returncode == 0, done.stderr
     ours, theirs, number = done.stdout.split()
-    assert ours == f"{archive}/keyfold/keyed/running/operator.py"
+    assert ours == f"{archive}/keyfold/keyed/execution/operator.py"
     assert theirs == f"{archive}/extension_of_a_test/deep/number.py"
     assert number == "42"
 
@@ -107,9 +107,9 @@ def test_a_package_that_is_not_there_is_named(tmp_path):
 
 def test_whatever_workers_import_of_others_has_its_version_compared():
     modules = [
-        "keyed.running.operator",
-        "keyed.running.read",
-        "keyed.running.work",
+        "keyed.execution.operator",
+        "keyed.execution.read",
+        "keyed.execution.work",
         "ingestion.split_reader",
         "operators.ordering",
     ]

@@ -4,7 +4,7 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.session import SparkSettings
-from keyfold.session.settings import spark_conf
+from keyfold.session.spark_settings import spark_conf
 from keyfold.session.targets import check_target
 
 SECRET = {"spark.authenticate.secret": "planted"}

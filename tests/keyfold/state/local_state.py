@@ -6,8 +6,8 @@ import polars as pl
 
 from keyfold.keyed.calling.slots import SLOT
 from keyfold.keyed.generation.manifests import files_of, read_manifests
-from keyfold.keyed.parts.folding import Layers
-from keyfold.keyed.parts.manifest import Manifest
+from keyfold.keyed.state_parts.folding import Layers
+from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.storage.place import Place
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.changing.moving import move, plan_change
 from spark_jobs.simulation.telemetry import GEOFENCES

@@ -10,7 +10,7 @@ import pytest
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import Replay
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.runs.erasing import erase

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from tests.keyfold.keyed.toy_jobs import windows

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from keyfold.keyed.generation.run_mode import Incremental, Replay
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.state.changing.moving import move
 from keyfold.state.changing.promoting import promote

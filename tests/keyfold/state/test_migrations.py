@@ -12,7 +12,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Step
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.state.changing.migrating import migrate
 from keyfold.state.changing.moving import move, plan_change
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given
 from typer.testing import CliRunner
 
-from keyfold.cli.state import app
+from keyfold.cli.state_commands import app
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.making.sources import open_source
 from keyfold.state.making.staging import as_state

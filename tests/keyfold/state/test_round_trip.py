@@ -10,8 +10,8 @@ from polars.testing import assert_frame_equal
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.step import PROCESSING_DEADLINE
+from keyfold.keyed.job_run import RunSummary, run_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.keyed.runner import RunSummary, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.changing.moving import move
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from keyfold import Input, KeyedJob, Misconfigured, Step
+from keyfold.keyed.conservation import assert_nothing_lost
 from keyfold.keyed.job.building import build_job, with_parameters
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.parameters import JobParameters
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.tables import Append
-from keyfold.keyed.reporting.conservation import assert_nothing_lost
 from keyfold.lakehouse.files import remove_tree
 from keyfold.runs.erasing import erase
 from keyfold.state.changing.audit import Author

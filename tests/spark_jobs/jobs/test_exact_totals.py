@@ -9,8 +9,8 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.building import build_job
+from keyfold.keyed.job_run import run_job
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError
-from keyfold.keyed.runner import run_job
 from keyfold.lakehouse.reading import scan_table
 from keyfold.times import EPOCH
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS

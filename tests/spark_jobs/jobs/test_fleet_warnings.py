@@ -9,7 +9,7 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.building import build_job
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.state.changing.migrating import changes_to
 from keyfold.testing import play
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS

@@ -1,8 +1,8 @@
 """Model totals when a person is erased; their rows are those of `test_any_history.py`."""
 
+from keyfold.keyed.conservation import assert_nothing_lost
 from keyfold.keyed.job.building import build_job
-from keyfold.keyed.reporting.conservation import assert_nothing_lost
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.runs.erasing import erase
 from keyfold.state.changing.audit import Author
 from spark_jobs.jobs.model_totals import MODEL_TOTALS

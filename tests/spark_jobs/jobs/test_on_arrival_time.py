@@ -9,14 +9,15 @@ import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest, ingest_journal, ingest_totals
+from keyfold.ingestion import ingest_journal, ingest_totals
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generation_record import RECORD
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.building import build_job
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.runners import Runners
+from keyfold.runs import ingest
 from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import micros
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS

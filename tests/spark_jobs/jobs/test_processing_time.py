@@ -8,10 +8,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from keyfold.journal.clock import Reading
-from keyfold.keyed import runner
+from keyfold.keyed import job_run
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.building import build_job
-from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.keyed.job_run import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse, fail_points
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
@@ -68,7 +68,7 @@ def at(monkeypatch):
 
     def at(seconds):
         reading = Reading(wall=NOON + seconds * SECOND, uptime=1e6 + seconds, boot="this one")
-        monkeypatch.setattr(runner, "read_clock", lambda: reading)
+        monkeypatch.setattr(job_run, "read_clock", lambda: reading)
 
     return at
 

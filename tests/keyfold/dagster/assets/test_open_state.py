@@ -10,13 +10,13 @@ import pytest
 from keyfold.dagster.assets import previews
 from keyfold.dagster.assets.previews import open_state_metadata
 from keyfold.errors import Damaged
-from keyfold.ingestion import ingest
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK
+from keyfold.runs import ingest
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS

@@ -8,9 +8,10 @@ import pytest
 
 from keyfold.dagster.assets.streams import stream_assets, stream_check
 from keyfold.dagster.resources import Keyfold
-from keyfold.ingestion import batch, ingest
+from keyfold.ingestion import batch
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.runners import Runners
+from keyfold.runs import ingest
 from spark_jobs.streams import METRICS
 
 _, INGEST = stream_assets(METRICS)

@@ -14,11 +14,11 @@ from keyfold.dagster.automation.new_data import Decision, decide_on_files, look_
 from keyfold.dagster.automation.sensors import landing_sensor
 from keyfold.dagster.resources import Keyfold
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest
 from keyfold.ingestion.known import KnownFile
 from keyfold.ingestion.listing import LandedFile, Listing
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
+from keyfold.runs import ingest
 from spark_jobs.streams import RIDE_POINTS
 from tests.keyfold.ingestion.test_batch import no_spark
 

@@ -4,7 +4,7 @@ import doctest
 
 import pytest
 
-from keyfold.dagster.quality import checks, serialised
+from keyfold.dagster.quality import asset_checks, serialised
 from keyfold.dagster.quality.serialised import needs_whole_table, severity_of
 from keyfold.suite import critical
 
@@ -63,7 +63,7 @@ def test_without_a_severity_it_is_the_one_that_gx_gives():
         severity_of({**value, "severity": "fatal"})
 
 
-@pytest.mark.parametrize("module", [serialised, checks])
+@pytest.mark.parametrize("module", [serialised, asset_checks])
 def test_the_examples_in_the_docstrings_are_right(module):
     result = doctest.testmod(module)
     assert result.attempted

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.dagster.quality import serialised, validation
+from keyfold.dagster.quality.evaluation_plans import plan_of
 from keyfold.dagster.quality.gx_on_pandas import evaluate_by_gx
 from keyfold.dagster.quality.outcome import EXAMPLES, Outcome
-from keyfold.dagster.quality.plans import plan_of
 from keyfold.dagster.quality.serialised import Refused
 from keyfold.dagster.quality.validation import validate
 from keyfold.suite import Expectation, critical

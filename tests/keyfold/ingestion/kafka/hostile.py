@@ -7,9 +7,10 @@ from typing import Any
 
 from confluent_kafka.schema_registry import Schema, SchemaReference
 
-from keyfold.ingestion import KafkaTopic, ingest
+from keyfold.ingestion import KafkaTopic
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
+from keyfold.runs import ingest
 from keyfold.stream import Source, Stream
 from tests.schemas import schema_of
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keyfold.ingestion import ingest_run, planning, split_reader
+from keyfold.ingestion import ingest_plans, ingest_run, split_reader
+from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.ingestion.kafka.messages import Messages
 from keyfold.ingestion.kafka.offsets import OffsetRange, TopicState
-from keyfold.ingestion.kafka.settings import KafkaSettings
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from tests.keyfold.ingestion.test_batch import changed
 from tests.keyfold.ingestion.test_run import event
@@ -40,7 +40,7 @@ class Topic:
         """Have ingest read it in place of a broker's."""
         with (
             changed(split_reader, TopicReader=self.reader),
-            changed(planning, topic_state=self.state),
+            changed(ingest_plans, topic_state=self.state),
             changed(ingest_run, topic_id=self.id),
         ):
             yield KafkaTopic("t", settings=KafkaSettings("127.0.0.1:1"))

@@ -22,9 +22,9 @@ from fastavro.utils import generate_many
 from keyfold.ingestion.kafka import registry
 from keyfold.ingestion.kafka.avro import decode_avro
 from keyfold.ingestion.kafka.decoded import Decoded
+from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.ingestion.kafka.message_columns import key_texts
 from keyfold.ingestion.kafka.registry import Registry
-from keyfold.ingestion.kafka.settings import KafkaSettings
 from keyfold.ingestion.parsing import parse_messages
 from tests.keyfold.ingestion.kafka.hostile import AVRO, HOSTILE, KEYS, LONGEST, OTHERS, STREAM, varint
 

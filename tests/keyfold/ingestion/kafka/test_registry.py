@@ -12,11 +12,11 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from keyfold.ingestion import ingest
+from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.ingestion.kafka.registry import Registry
-from keyfold.ingestion.kafka.settings import KafkaSettings
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
+from keyfold.runs import ingest
 from tests.examples import examples
 from tests.kafka_broker import Broker
 from tests.keyfold.ingestion.kafka.test_with_a_broker import SPARK, numbers, quarantine

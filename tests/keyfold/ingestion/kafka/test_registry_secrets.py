@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from keyfold.errors import KeyfoldError
+from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.ingestion.kafka.registry import Registry
-from keyfold.ingestion.kafka.settings import KafkaSettings
 from keyfold.sinks.encoding import encoder
 
 PLANTED = "planted-word"

@@ -12,10 +12,10 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest
 from keyfold.ingestion.kafka import messages
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
+from keyfold.runs import ingest
 from tests.kafka_broker import PASSWORD, USER, Broker
 from tests.kafka_certificates import KEY_PASSWORD, why_no_certificates
 from tests.keyfold.ingestion.kafka.test_with_a_broker import SPARK, numbers, produce

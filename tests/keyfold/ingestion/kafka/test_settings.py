@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.kafka.settings import KafkaSettings, kafka_topics
+from keyfold.ingestion.kafka.kafka_settings import KafkaSettings, kafka_topics
 
 CONF = "security.protocol=SASL_SSL sasl.mechanisms=PLAIN sasl.username=ann sasl.password=planted-word"
 

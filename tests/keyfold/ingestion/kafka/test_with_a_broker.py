@@ -16,14 +16,14 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import batch, ingest, ingest_journal, ingest_totals, is_unfinished, rebuild
+from keyfold.ingestion import batch, ingest_journal, ingest_totals, is_unfinished, rebuild
 from keyfold.ingestion.kafka import messages
+from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.ingestion.kafka.offsets import MESSAGE_BYTES
-from keyfold.ingestion.kafka.settings import KafkaSettings
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.runners import Runners
-from keyfold.runs import ingest_continuously
+from keyfold.runs import ingest, ingest_continuously
 from keyfold.stream import INGESTED_AT, Source
 from tests.kafka_broker import Broker
 from tests.keyfold.ingestion.test_batch import CRASHES, changed, crash_at, no_spark

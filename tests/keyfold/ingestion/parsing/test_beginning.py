@@ -14,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from keyfold.ingestion import ingest, ingest_totals
+from keyfold.ingestion import ingest_totals
 from keyfold.ingestion.parsing import UnreadableFileError, beginning, parse_file, text
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runners import Runners
+from keyfold.runs import ingest
 from keyfold.stream import Source, Stream
 from tests.examples import examples
 from tests.keyfold.ingestion.test_batch import changed, no_spark

@@ -114,7 +114,7 @@ def test_a_run_that_was_cut_off_before_its_first_batch_still_says_where_other_co
     lake.run(toy_jobs.windows(step=doubled_step))
     lake.click(("ann", 1))
     other = toy_jobs.windows(step=tripled_step)
-    monkeypatch.setattr("keyfold.keyed.runner.plan_run", lambda *_: pytest.fail("cut off"))
+    monkeypatch.setattr("keyfold.keyed.job_run.plan_run", lambda *_: pytest.fail("cut off"))
     with pytest.raises(pytest.fail.Exception):
         lake.run(other)
     monkeypatch.undo()

@@ -22,7 +22,7 @@ from keyfold import (
 )
 from keyfold.keyed.generation.continuing import check_generation
 from keyfold.keyed.generation.declaration import declaration_of
-from keyfold.keyed.generation.differences import differences
+from keyfold.keyed.generation.declaration_changes import differences
 from keyfold.keyed.generation.generation_record import GenerationRecord
 from keyfold.keyed.generation.generations import Generation
 from keyfold.operators import Held, Pattern, alert, count, last_n, max, min, pattern, sum, windows

@@ -9,13 +9,13 @@ import pytest
 
 from keyfold import TestHarness
 from keyfold.errors import KeyfoldError
+from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.job.tables import Append
-from keyfold.keyed.reporting.conservation import check_conservation
 from keyfold.operators import count, last_rows, totals
 from keyfold.operators import windows as windows_of
 from keyfold.runs.erasing import erase

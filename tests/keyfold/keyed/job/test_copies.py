@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.conservation import Conservation, check_conservation
 from keyfold.keyed.generation.continuing import check_generation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import Step
-from keyfold.keyed.reporting.conservation import Conservation, check_conservation
-from keyfold.keyed.runner import RunOptions
+from keyfold.keyed.job_run import RunOptions
 from keyfold.operators import count, totals
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state

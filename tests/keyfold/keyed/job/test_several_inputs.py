@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import keyfold
 from keyfold import Input, KeyedJob, Misconfigured, Step, Stream, TestHarness
 from keyfold.journal.clock import Reading
+from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.tables import Append
-from keyfold.keyed.reporting.conservation import check_conservation
-from keyfold.keyed.runner import RunOptions
+from keyfold.keyed.job_run import RunOptions
 from tests.examples import examples
 from tests.lake import Lake
 from tests.on_a_grid import moments
@@ -311,7 +311,7 @@ def test_inputs_that_do_not_fit_are_refused_where_the_job_is_made(reason):
 def clock_of(monkeypatch):
     """Makes the machine's clock one that goes on by hand; gives the function that does it."""
     now = [datetime.now(UTC)]
-    monkeypatch.setattr("keyfold.keyed.runner.read_clock", lambda: Reading(wall=now[0], uptime=0, boot=""))
+    monkeypatch.setattr("keyfold.keyed.job_run.read_clock", lambda: Reading(wall=now[0], uptime=0, boot=""))
 
     def later(by):
         now[0] += by

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from keyfold.keyed.plans import inputs
-from keyfold.keyed.plans.inputs import LastPlanned, wait_for_news
+from keyfold.keyed.plans import input_tables
+from keyfold.keyed.plans.input_tables import LastPlanned, wait_for_news
 from keyfold.lakehouse.positions import Position
 
 NAME = "events.clicks"
@@ -28,7 +28,7 @@ def stop():
 
 @pytest.fixture(autouse=True)
 def no_second_goes_by(monkeypatch):
-    monkeypatch.setattr(inputs, "LONGEST_WAIT", HOUR)
+    monkeypatch.setattr(input_tables, "LONGEST_WAIT", HOUR)
 
 
 def done(position=0, next_processing_deadline=None) -> Any:

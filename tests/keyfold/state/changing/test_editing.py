@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from keyfold.errors import Damaged, InvalidData, KeyfoldError
+from keyfold.keyed.conservation import assert_nothing_lost
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.reporting.conservation import assert_nothing_lost
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.backup import back_up, restore
 from keyfold.maintenance.checking import check

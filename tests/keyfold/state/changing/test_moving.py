@@ -9,7 +9,7 @@ from keyfold import parameter
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.tables import Append
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.state.changing.moving import move, plan_change
 from keyfold.state.changing.promoting import prune
 from tests.keyfold.keyed.toy_jobs import TIME, WINDOW, WINDOW_TOTAL, windows

@@ -6,7 +6,7 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.state.changing.promoting import promote
 from tests.keyfold.keyed.toy_jobs import windows

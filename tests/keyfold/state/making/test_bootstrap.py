@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse.foreign import check_files_are_inside
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.making.sources import open_source

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from keyfold.cli.state import app
-from keyfold.keyed.runner import run_job
+from keyfold.cli.state_commands import app
+from keyfold.keyed.job_run import run_job
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.streams import SALES
 from tests.keyfold.keyed.toy_jobs import windows

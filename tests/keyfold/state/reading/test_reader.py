@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from keyfold.cli.state import app
+from keyfold.cli.state_commands import app
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.generation.run_mode import Replay
-from keyfold.keyed.runner import run_job
+from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.differences import diff_with_table
 from keyfold.state.reading.export import write_state

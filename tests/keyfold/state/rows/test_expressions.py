@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from keyfold.errors import InvalidData
 from keyfold.sql_bounds import excess_of
-from keyfold.state.rows.expressions import sql_expression
+from keyfold.state.rows.sql_expressions import sql_expression
 
 PLANTED = "planted-content"
 HOSTILE = [
@@ -135,7 +135,7 @@ def test_what_doubles_the_work_is_refused_from_the_ninth_on(name):
 def test_what_is_not_refused_is_parsed_in_a_moment(nested):
     """The deepest that is allowed, in a process of its own: its end would be that of the tests."""
     code = (
-        "import sys, polars as pl; from keyfold.state.rows.expressions import sql_expression\n"
+        "import sys, polars as pl; from keyfold.state.rows.sql_expressions import sql_expression\n"
         "for text in sys.stdin.read().splitlines():\n"
         "    try: pl.LazyFrame({'x': [1]}).select(sql_expression('--set a', text)).collect(engine='streaming')\n"
         "    except pl.exceptions.PolarsError: pass"

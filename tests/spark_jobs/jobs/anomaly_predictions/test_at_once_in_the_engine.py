@@ -9,7 +9,7 @@ import pytest
 
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
-from keyfold.keyed.runner import run_continuously, run_job
+from keyfold.keyed.job_run import run_continuously, run_job
 from keyfold.lakehouse import Lakehouse
 from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import History, put

@@ -13,10 +13,10 @@ from pyspark import cloudpickle
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.building import build_job
-from keyfold.keyed.reporting.conservation import check_conservation
-from keyfold.keyed.runner import RunOptions, run_job
+from keyfold.keyed.job_run import RunOptions, run_job
 from keyfold.lakehouse import fail_points
 from keyfold.testing import accounted_for, restart
 from spark_jobs.jobs.batched_enrichment import client

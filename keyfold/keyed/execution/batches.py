@@ -1,0 +1,239 @@
+"""Run the batches that the journal has planned, in order: each is one exchange of a runner, and a commit record.
+
+After each batch the driver writes the commit record, and commits the job's tables from it.
+"""
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from keyfold.errors import KeyfoldError, StepFailed, error_in
+from keyfold.journal.checksums import NOW_AND_THEN
+from keyfold.journal.records import Progress, seconds_left
+from keyfold.keyed.execution.blobs import BLOBS
+from keyfold.keyed.execution.commit import commit, forget, remove_strays, write_changes
+from keyfold.keyed.execution.damage import BatchFailedError
+from keyfold.keyed.execution.handover import handover_for
+from keyfold.keyed.execution.operator import StepError
+from keyfold.keyed.execution.read import read_slices
+from keyfold.keyed.execution.work import WORKED, BatchResult, read_reports, work_on_partitions
+from keyfold.keyed.generation.batch_records import Counts, KeyedDone, KeyedPlan
+from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation
+from keyfold.keyed.generation.manifests import by_file, files_of, write_manifests
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.plans.input_tables import input_tables
+from keyfold.keyed.state_parts.manifest import NEVER
+from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.commits import digest_of
+from keyfold.lakehouse.data_files import WrittenFile
+from keyfold.lakehouse.fail_points import reached
+from keyfold.runners import Runners
+from keyfold.times import from_micros
+
+_ARRIVALS_KEPT = 20
+OnBatch = Callable[[Progress, Counts], None]
+Exchange = Callable[[KeyedPlan, Mapping[int, str]], BatchResult]
+"""Does the work of a batch, given its plan and the file of each state partition's manifest."""
+
+
+class Batches:
+    """Run a generation's plans, until no plan is left.
+
+    Args:
+        runners, lakehouse, job: as in `run_job`.
+        next_plan: plans more batches and returns the first of them; None if there is nothing more to do.
+        on_batch: is called after each batch.
+        exchange: does the work of a batch in place of the runners, as an edit of state does.
+
+    Attributes:
+        seconds: duration of each batch.
+    """
+
+    def __init__(
+        self,
+        runners: Runners,
+        lakehouse: Lakehouse,
+        job: KeyedJob,
+        generation: Generation,
+        next_plan: Callable[[], KeyedPlan | None],
+        on_batch: OnBatch | None = None,
+        exchange: Exchange | None = None,
+    ) -> None:
+        self._runners, self._lakehouse, self._job, self._generation = runners, lakehouse, job, generation
+        self._next_plan, self._on_batch, self._exchange = next_plan, on_batch, exchange or self._by_runner
+        self._journal = generation.journal
+        self._run_began: dict[int, tuple[float, int]] = {}
+        self.seconds: list[float] = []
+        self.runner: str | None = None
+
+    def work(self) -> None:
+        """Run batches until `next_plan` returns None. After an interrupt, the next run continues with the same batch.
+
+        Raises:
+            KeyfoldError: a batch failed. None of its rows were committed, and the next run begins with it.
+        """
+        try:
+            before = self._journal.last_done()
+            was_begun = bool(self._journal.pending())
+            while (plan := self._journal.planned(before.batch + 1 if before else 0) or self._next_plan()) is not None:
+                before = self._work_on(plan, before)
+                if was_begun:
+                    remove_strays(self._generation, before)
+                was_begun = False
+        except Exception as error:
+            explained = readable(self._job, error)
+            if explained is error:
+                raise  # with its own cause, such as the error of a step
+            raise explained from error
+
+    def _work_on(self, plan: KeyedPlan, before: KeyedDone | None) -> KeyedDone:
+        job, generation = self._job, self._generation
+        began = time.monotonic()
+        reached("work: before")
+        worked = self._exchange(plan, files_of(before))
+        reached("work: after")
+        worked.files = write_changes(job, generation, plan, worked.files)
+        changed = {label: manifest for label, manifest in worked.manifests.items() if manifest is not None}
+        manifests = write_manifests(generation.manifests, plan.batch, changed) if changed else ""
+        reached("state: manifests written")
+        self.runner = self._runners.reason(plan.bytes)
+        seconds = time.monotonic() - began
+        done = make_done(job, before, plan, worked, manifests, runner=self.runner, seconds=seconds)
+        # From here on the batch counts. After a crash, the next run makes its Delta commits.
+        self._journal.write_done(done)
+        commit(self._runners, job, generation, done)
+        forget(job, generation, done.batch, RETAINED_BATCHES)
+        self._journal.compact()
+        # A continuous run does not come to the record at the end of a run.
+        generation.record_checksums(NOW_AND_THEN)
+        self.seconds.append(time.monotonic() - began)
+        self._report_progress(plan, done)
+        return done
+
+    def _by_runner(self, plan: KeyedPlan, manifests: Mapping[int, str]) -> BatchResult:
+        job, generation, runner = self._job, self._generation, self._runners.for_bytes(plan.bytes)
+        runner.check_shared(self._lakehouse.home)
+        tables, partitions, splits = input_tables(self._lakehouse, job), generation.partitions, generation.splits
+        handover = handover_for(runner)
+        read = read_slices(job, self._journal.folder, tables, partitions, splits, handover)
+        work = work_on_partitions(job, generation, manifests, handover)
+        numbers = range(plan.batch * splits, (plan.batch + 1) * splits)
+        # The result is bounded: one row for each written file, each changed state partition and each task.
+        return read_reports(runner.exchange(read, numbers, BLOBS, partitions, work, WORKED).to_pylist())
+
+    def _report_progress(self, plan: KeyedPlan, done: KeyedDone) -> None:
+        if self._on_batch is None:
+            return
+        now, ready = time.monotonic(), plan.rows_before + plan.rows
+        # Per run: a batch that an earlier run planned belongs to that run's total of rows.
+        began, before = self._run_began.setdefault(plan.run, (now - self.seconds[-1], plan.rows_before))
+        left = seconds_left(ready - before, plan.rows_of_run - before, now - began)
+        number = plan.batch - plan.run + 1
+        self._on_batch(Progress(number, plan.batches, ready, plan.rows_of_run, "rows", left), done.counts)
+
+
+def make_done(
+    job: KeyedJob,
+    before: KeyedDone | None,
+    plan: KeyedPlan,
+    worked: BatchResult,
+    manifests: str,
+    *,
+    runner: str,
+    seconds: float,
+) -> KeyedDone:
+    """Make the commit record of a batch from its tasks' reports and the previous commit record.
+
+    Args:
+        manifests: the file with the manifests of changed state partitions.
+        runner: which runner the batch had, and why.
+        seconds: how long it took.
+    """
+    # By the events that conservation counts, which the seed has too; `by_input` below has all.
+    totals = Counts(before.total_events, before.total_rows, before.open_events) if before else Counts()
+    arrivals = before.arrivals if before else ()
+    if plan.seed is not None:
+        totals, arrivals = Counts(plan.seed.events, plan.seed.rows), plan.seed.arrivals
+    tables: dict[str, tuple[WrittenFile, ...]] = {
+        table.name: tuple(worked.files[table.name]) for table in job.tables if table.name in worked.files
+    }
+    rows = {table.name: sum(file.rows for file in tables.get(table.name, ())) for table in job.tables}
+    # Totals come from the previous record, and not from the tables: a repeated batch counts the same.
+    totals += Counts(worked.report.events, rows, worked.report.open_change)
+    edited_events = worked.report.open_change if worked.edited else 0
+    counted = worked.report.by_input or [0] * len(job.inputs)
+    by_input = dict(zip(job.inputs, counted, strict=True)) if job.counts_inputs else {}
+    written_before = before.written_events if before else plan.seed.written_events if plan.seed else 0
+    totals_before = before.total_by_input if before else plan.seed.by_input if plan.seed else {}
+    is_last = plan.batch == plan.run + plan.batches - 1
+    # One arrival per run: `idle_timeout` is compared with gaps between deliveries, and a delivery may take several batches.
+    if is_last and any(one.files for one in plan.inputs):
+        arrivals = (*arrivals, plan.clock.processing_time)[-_ARRIVALS_KEPT:]
+    return KeyedDone(
+        batch=plan.batch,
+        run=plan.run,
+        finished_at=datetime.now(UTC),
+        seconds=seconds,
+        tables=tables,
+        # A batch without rows makes no commit: the check that journal and tables agree needs each table's last batch.
+        last_written={**(before.last_written if before else {}), **dict.fromkeys(tables, plan.batch)},
+        last_files={
+            **(before.last_files if before else {}),
+            **{name: digest_of(files) for name, files in tables.items()},
+        },
+        # The slices of a run share files, which are read completely after the last slice only. If positions advanced
+        # earlier, the next plan would skip the rest of these files.
+        positions={one.table: one.position for one in plan.inputs} if is_last else (before.positions if before else {}),
+        watermark=plan.clock.watermark,
+        state_bytes=worked.report.state_bytes,
+        manifests=by_file(_manifests_after(before, worked.manifests, manifests)),
+        dropped_parts=tuple(sorted(worked.dropped)),
+        times=plan.times,
+        arrivals=arrivals,
+        events=worked.report.events,
+        by_input=by_input,
+        rows=rows,
+        open_change=worked.report.open_change,
+        edited=worked.edited or ("nothing, since it was cut off" if plan.edit else ""),
+        edited_events=(before.edited_events if before else 0) + edited_events,
+        written_events=written_before + worked.report.written_events,
+        total_events=totals.events + edited_events,
+        total_by_input={name: totals_before.get(name, 0) + count for name, count in by_input.items()},
+        total_rows=totals.rows,
+        open_events=totals.open_events,
+        next_deadline=None if worked.report.deadline == NEVER else from_micros(worked.report.deadline),
+        next_processing_deadline=None
+        if worked.report.processing_deadline == NEVER
+        else from_micros(worked.report.processing_deadline),
+        processing_time=plan.clock.processing_time,
+        runner=runner,
+    )
+
+
+def _manifests_after(before: KeyedDone | None, changed: Mapping[int, bytes | None], file: str) -> dict[int, str]:
+    """Return the file of each partition's manifest after a batch."""
+    files = files_of(before)
+    for label, manifest in changed.items():
+        files.pop(label, None)
+        if manifest is not None:
+            files[label] = file
+    return files
+
+
+def readable(job: KeyedJob, error: BaseException) -> BaseException:
+    """Turn an error of a runner into one that says why: find the worker's error in the traceback that Spark quotes."""
+    if isinstance(error, KeyfoldError | OSError | KeyboardInterrupt):
+        return error
+    text = str(error)
+    # A worker's error arrives as text within Python's and Java's tracebacks.
+    if found := re.search(re.escape(StepError.MARK) + r".*", text):
+        return StepFailed(
+            f"{found.group()} (nothing of this batch was written; mend the step or the data and run again)"
+        )
+    if raised := error_in(text):
+        return raised
+    return BatchFailedError(
+        f"job {job.name} failed: {text} (nothing of this batch was written; run it again, and where it fails there again, "
+        "start a new generation with --full-refresh)"
+    )

@@ -1,0 +1,121 @@
+"""Blobs: the form in which a runner shuffles events, the clock and seeded state to state partitions, without decoding them."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, zip_longest
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from keyfold.keyed.calling.slots import Slots, key_groups_of
+from keyfold.keyed.execution.handover import Handover
+from keyfold.keyed.state_parts.manifest import NEVER, Manifest
+from keyfold.runners.runner import PARTITION
+
+BLOBS = pa.schema([(PARTITION, pa.int32()), ("sequence", pa.int64()), ("payload", pa.binary())])
+"""A blob of events of a state partition (its label). `sequence` orders the blobs of a batch, or is `CLOCK` or `SEED`."""
+
+CLOCK = -1
+"""`sequence` of the blob with the batch's clock."""
+SEED = -2
+"""`sequence` of the first blob of seeded state (`seeding`); further ones count down."""
+
+SEED_RANGES = 16
+"""Number of ranges of slots that a partition's seed is divided into, so that a worker holds one range at a time."""
+
+
+class BatchClock(NamedTuple):
+    """The number and the clock of a batch, as sent to state partitions. Times are microseconds since 1970.
+
+    Attributes:
+        watermarks: of each input, in the order of their declaration; empty for a job with one stream.
+        lookups: the stored file of each lookup, by its name.
+    """
+
+    batch: int
+    previous_watermark: int
+    watermark: int
+    processing_time: int
+    watermarks: Sequence[int] = ()
+    lookups: Mapping[str, str] = MappingProxyType({})
+
+    def pack(self) -> bytes:
+        """Encode as bytes."""
+        return json.dumps(self._asdict() | {"lookups": dict(self.lookups)}).encode()
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> "BatchClock":
+        """Decode what `pack` encoded."""
+        return cls(**json.loads(payload))
+
+
+def partition_numbers(slots: Slots, partitions: int) -> np.ndarray:
+    """Return the state partition of each slot."""
+    # 16 bits are enough, and `cut_rows` sorts them fast.
+    return (key_groups_of(slots) % np.uint64(partitions)).astype(np.uint16)
+
+
+def cut_rows(rows: pl.DataFrame, parts: np.ndarray, count: int, handover: Handover) -> list[tuple[int, bytes]]:
+    """Make a payload of the rows of each part; returns the numbers of the parts that have rows, with their payloads."""
+    # NumPy's stable sort of 16-bit numbers is a radix sort: several times as fast as sorting the frame.
+    order = np.argsort(parts, kind="stable")
+    counts = np.bincount(parts, minlength=count)
+    ends = np.cumsum(counts)
+    filled = [int(one) for one in np.flatnonzero(counts)]
+    if any(kind.is_nested() for kind in rows.dtypes):
+        # A slice of a list column refers to all values of the column: encoding it would cost as much as the whole column.
+        return [(one, handover.pack(rows[order[ends[one] - counts[one] : ends[one]]])) for one in filled]
+    ordered = rows[order]
+    return [(one, handover.pack(ordered.slice(ends[one] - counts[one], counts[one]))) for one in filled]
+
+
+def blobs(partitions: Iterable[int], sequences: list[int], payloads: list[bytes]) -> pa.RecordBatch:
+    """Return rows of `BLOBS`."""
+    # From buffers: for `pa.array`, pyarrow imports pandas if it is there, which takes 0.4 s. And it would copy the payloads.
+    ends = np.array([0, *accumulate(map(len, payloads))], np.int32)
+    buffers = [[np.array(list(partitions), np.int32)], [np.array(sequences, np.int64)], [ends, b"".join(payloads)]]
+    columns = [
+        pa.Array.from_buffers(kind, len(payloads), [None, *map(pa.py_buffer, one)])
+        for kind, one in zip(BLOBS.types, buffers, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=BLOBS)
+
+
+class PartitionReport(NamedTuple):
+    """The report of a state partition for a batch: events, change of open events, earliest timers, size of its state.
+
+    For a job with several inputs, `by_input` has the number of events of each, in the order of their declaration.
+    `written_events` are those of tables whose events count when they are written (`OutputTable.counts_written`).
+    """
+
+    events: int
+    open_change: int
+    deadline: int
+    processing_deadline: int
+    state_bytes: int
+    by_input: tuple[int, ...] = ()
+    written_events: int = 0
+
+    def __add__(self, other: "PartitionReport") -> "PartitionReport":  # type: ignore[override]
+        return PartitionReport(
+            self.events + other.events,
+            self.open_change + other.open_change,
+            min(self.deadline, other.deadline),
+            min(self.processing_deadline, other.processing_deadline),
+            self.state_bytes + other.state_bytes,
+            tuple(map(sum, zip_longest(self.by_input, other.by_input, fillvalue=0))),
+            self.written_events + other.written_events,
+        )
+
+
+NOTHING = PartitionReport(0, 0, NEVER, NEVER, 0)
+"""The empty report, to which others are added."""
+
+
+def report_of(events: int, open_change: int, state: Manifest | None, by_input: tuple[int, ...] = ()) -> PartitionReport:
+    """Return the report of a state partition, whose state has this manifest; None for no state."""
+    timers = state.timers if state else (NEVER, NEVER)
+    return PartitionReport(events, open_change, *timers, state.size if state else 0, by_input)

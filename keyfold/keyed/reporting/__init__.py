@@ -1,1 +1,0 @@
-"""Report on runs from their journals: conservation check, run statistics, written rows."""

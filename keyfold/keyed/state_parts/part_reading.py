@@ -1,0 +1,72 @@
+"""Read the rows of a state partition in ranges of keys, by a few threads."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+import polars as pl
+
+from keyfold.keyed.calling.slots import Slots
+from keyfold.keyed.state_parts.folding import Layers
+from keyfold.keyed.state_parts.manifest import Manifest
+from keyfold.storage.place import Place
+
+_THREADS = 4
+"""Frames that are read at the same time. More of them mostly wait for the processor, and take memory."""
+
+Made = TypeVar("Made")
+
+
+def partition_reads(
+    manifest: Manifest, parts: Place, columns: Sequence[str] | None = None, slots: Slots | None = None
+) -> Iterator[Callable[[], pl.DataFrame]]:
+    """Yield functions that each read rows of a state partition, with their `SLOT`, and all rows of their keys.
+
+    They can be called in any thread, and raise `Damaged` where a part is damaged.
+
+    Args:
+        manifest: the partition's manifest.
+        parts: the generation's folder of parts.
+        columns: columns to read; all by default.
+        slots: slots to read; all by default.
+
+    Raises:
+        Damaged: a part is damaged.
+    """
+    if not manifest.parts:
+        return
+    # An open file serves one thread at a time.
+    idle = [Layers(manifest, parts)]
+
+    def read(work: Callable[[Layers], pl.DataFrame | None]) -> pl.DataFrame:
+        try:
+            layers = idle.pop()
+        except IndexError:
+            layers = Layers(manifest, parts)
+        rows = work(layers)
+        idle.append(layers)
+        assert rows is not None  # noqa: S101 - there are parts
+        return rows
+
+    if slots is None:
+        yield from (partial(read, lambda one, at=at: one.between(*at, columns)) for at in idle[0].ranges())
+    else:
+        yield partial(read, lambda one: one.of(slots, columns))
+
+
+def in_threads(tasks: Iterable[Callable[[], Made]]) -> Iterator[Made]:
+    """Call functions in a few threads, and yield their results in order; few are computed ahead."""
+    waiting: deque[Future[Made]] = deque()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        try:
+            for task in tasks:
+                waiting.append(pool.submit(task))
+                if len(waiting) > _THREADS:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for one in waiting:
+                one.cancel()

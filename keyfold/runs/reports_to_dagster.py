@@ -1,0 +1,127 @@
+"""Report a continuous run to Dagster while it runs, if DAGSTER_HOME names an instance.
+
+A thread reads the journal every half minute, so that batches never wait for Dagster's database. What it could not report is in
+the next report, or in that of the next process.
+"""
+
+import importlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from deltalake import DeltaTable
+
+from keyfold import ingestion
+from keyfold.errors import KeyfoldError, first_line
+from keyfold.journal.agreement import has_taken_all
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.lakehouse import Lakehouse
+from keyfold.stream import Stream
+
+EVERY = 30.0
+"""Seconds between two reports: each is a row for every table in Dagster's database."""
+
+_LAST_SECONDS = 10.0
+"""Time for the last report when the run is stopped."""
+
+_DAGSTER = "keyfold.dagster.run_reports"
+"""Loaded by name, and only to report: Keyfold needs no Dagster."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a job or the ingest of a stream has written by a batch.
+
+    Attributes:
+        generation: the job's generation; empty for a stream.
+        batch: the newest committed batch.
+        finished_at: when it was committed, UTC.
+        events: events read since the generation began, or rows read into the stream.
+        tables: the tables that it writes, by name, with exactly the rows of these events.
+        watermark: the job's watermark; None for a stream.
+        open_events: events in the job's state; None for a stream.
+    """
+
+    generation: str
+    batch: int
+    finished_at: datetime
+    events: int
+    tables: Mapping[str, DeltaTable]
+    watermark: datetime | None = None
+    open_events: int | None = None
+
+
+def written_by_job(lakehouse: Lakehouse, job: str) -> Written | None:
+    """Read what a job has written; None before its first batch, and while its tables lack a batch that its journal has."""
+    live = live_generation(lakehouse, job)
+    done = live.journal.last_done() if live else None
+    if live is None or done is None:
+        return None
+    tables = {name: DeltaTable(str(live.table(name))) for name in done.total_rows}
+    # Commits follow their commit record: without a newer record, the tables have nothing of a later batch.
+    newest = live.journal.last_done()
+    if newest is None or newest.batch != done.batch or not has_taken_all(live.journal, tables, live.identity):
+        return None
+    return Written(live.name, done.batch, done.finished_at, done.total_events, tables, done.watermark, done.open_events)
+
+
+def written_by_ingest(lakehouse: Lakehouse, stream: Stream) -> Written | None:
+    """Read what ingest has written for a stream; None before its first batch, and while its tables lack a part of it."""
+    found = ingestion.settled_tables(lakehouse, stream.name)
+    if found is None or not found.is_whole:
+        return None
+    tables = {f"{name}.{stream.name}": table for name, table in found.tables.items()}
+    return Written("", found.done.batch, found.done.finished_at, found.done.totals.rows_read, tables)
+
+
+@contextmanager
+def reported(
+    look: Callable[[], Written | None], on_warning: Callable[[str], None] | None = None, every: float = EVERY
+) -> Iterator[None]:
+    """Report within a `with` block what is written, and at its end. Without DAGSTER_HOME, nothing is reported.
+
+    Args:
+        look: reads what was written by now.
+        on_warning: called when a report fails, and not again until one has succeeded. The run goes on.
+        every: seconds between two reports.
+    """
+    if not os.environ.get("DAGSTER_HOME"):
+        yield
+        return
+    ended = threading.Event()
+    # A daemon: a database that does not answer must not keep the process from ending.
+    thread = threading.Thread(
+        target=_report, args=(look, on_warning or (lambda _: None), every, ended), name="report", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(_LAST_SECONDS)
+
+
+def _report(
+    look: Callable[[], Written | None], warn: Callable[[str], None], every: float, ended: threading.Event
+) -> None:
+    reports: Any = None
+    is_last, has_failed = False, False
+    while not is_last:
+        is_last = ended.wait(every)
+        try:
+            if (written := look()) is None:
+                continue
+            if reports is None:
+                reports = importlib.import_module(_DAGSTER).DagsterReports()
+            reports.report(written)
+            has_failed = False
+        except Exception as error:  # whatever Dagster's storage raises: the run itself must go on
+            if not has_failed:
+                # Only the type of a library's error: its text may contain the address of a database.
+                reason = first_line(error) if isinstance(error, KeyfoldError) else type(error).__name__
+                warn(f"this run cannot be reported to Dagster ({reason}); see the database of DAGSTER_HOME")
+            has_failed = True

@@ -1,0 +1,89 @@
+"""What is counted while a run goes on adds up: tables, state and journal are looked at as one batch left them."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from deltalake import DeltaTable
+
+from keyfold.errors import KeyfoldError
+from keyfold.keyed.execution import settled as module
+from keyfold.keyed.execution.settled import Settled, settled
+from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.job_run import run_continuously
+from keyfold.lakehouse import exclusive
+from tests.keyfold.keyed.toy_jobs import windows
+from tests.keyfold.keyed.without_spark import SPARK
+from tests.keyfold.state.local_state import frames_of_state
+from tests.lake import Lake
+from tests.made_generations import plan_of, put_done, put_generation
+
+JOB = windows()
+
+
+@pytest.fixture
+def done(lake, lakehouse):
+    """The job has run once."""
+    lake.click(("ann", 0), ("bob", 30))
+    lake.run(JOB)
+    return live_generation(lakehouse, JOB.name)
+
+
+def found_in(lakehouse, generation) -> Settled:
+    found = settled(lakehouse, JOB, generation)
+    assert found is not None
+    return found
+
+
+def test_before_the_first_batch_there_is_none(lakehouse):
+    assert settled(lakehouse, JOB, put_generation(lakehouse, JOB.name)) is None
+
+
+def test_a_run_that_was_cut_off_is_refused_at_once(lakehouse, done):
+    done.journal.write_plans([plan_of(1, "events.clicks", 1)])
+    with pytest.raises(KeyfoldError, match="its last run was cut off"):
+        settled(lakehouse, JOB, done)
+
+
+def test_commits_that_are_being_made_and_slices_that_follow_are_waited_for(lakehouse, done, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    # The first of two slices of a run.
+    done.journal.write_plans(
+        [plan_of(1, "events.clicks", 1, batches=2), plan_of(2, "events.clicks", 1, run=1, batches=2)]
+    )
+    put_done(done, 1)
+    with exclusive(lakehouse.job(JOB.name), "a run"), pytest.raises(KeyfoldError, match="cut off"):
+        settled(lakehouse, JOB, done)
+
+
+def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, done):
+    stop, looks = threading.Event(), 0
+    running = threading.Thread(
+        target=run_continuously,
+        args=(lakehouse, JOB),
+        kwargs={"stop": stop, "runners": SPARK, "every": timedelta(milliseconds=10)},
+    )
+    running.start()
+    try:
+        for number in range(1, 6):
+            Lake(lakehouse).click(*((user, 30 * number + at) for at, user in enumerate(("ann", "bob", "eve"))))
+            batch = 0
+            while batch < number:
+                assert running.is_alive()
+                found = found_in(lakehouse, done)
+                batch, looks = found.done.batch, looks + 1
+                rows = {
+                    name: DeltaTable(str(done.table(name)), version=version).count()
+                    for name, version in found.versions.items()
+                }
+                assert rows == found.done.total_rows
+                assert open_events(done, batch) == found.done.open_events
+    finally:
+        stop.set()
+        running.join(60)
+    assert looks > 5
+
+
+def open_events(generation, batch):
+    """Clicks that the state of a batch holds, by its manifests."""
+    return sum(frame.select(JOB.state.events).item() for frame in frames_of_state(generation, batch))
