@@ -98,7 +98,11 @@ def _seed(runners: Runners, lakehouse: Lakehouse, source: Path, keys: int, key_g
     for first in range(0, keys, _KEYS_A_FILE):
         first_state(first, min(first + _KEYS_A_FILE, keys)).write_parquet(source / f"{first:012d}.parquet")
     made = bootstrap(
-        lakehouse, balances(key_groups), Bootstrap(str(source), watermark=START, read_from="latest"), runners=runners
+        lakehouse,
+        balances(key_groups),
+        Bootstrap(str(source), watermark=START, read_from="latest"),
+        yes=True,
+        runners=runners,
     )
     assert made.checked.keys == keys  # noqa: S101 - accounts are one to one with their numbers
 

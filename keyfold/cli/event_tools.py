@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from keyfold.cli.options import given_pairs, known, one_of
-from keyfold.cli.state_tools import Who, Why, author_of, build_live_job, compared, working
+from keyfold.cli.state_tools import Who, Why, Yes, author_of, build_live_job, compared, following, working
 from keyfold.cli.terminal import report
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.job.contract import KeyedJob
@@ -19,7 +19,6 @@ from keyfold.stream import Stream
 
 Done = correcting.Corrected | erasing.Erased | quarantining.Quarantined
 StreamName = Annotated[str, typer.Argument(help=one_of("streams"))]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without it, only show what would change.")]
 
 
 def erase(
@@ -47,7 +46,7 @@ def erase(
     author = author_of(who, why)
     with _tool(lakehouse, stream) as (what, how):
         others = {"others": project_streams().values(), "all_streams": all_streams}
-        erased = erasing.erase(*what, values, author, **others, dry_run=not yes, **how)
+        erased = erasing.erase(*what, values, author, **others, yes=yes, **how)
     counts = {name: getattr(erased, name) for name in ("streams", "rows", "files_deleted", "not_searched")}
     _report(stream, counts, erased, yes)
 
@@ -71,7 +70,7 @@ def correct(
     """Replace events by id, or by the line that they came from, and compute all jobs that read their stream again."""
     author = author_of(who, why)
     with _tool(lakehouse, stream) as (what, how):
-        done = correcting.correct(*what, source, author, dry_run=not yes, **how)
+        done = correcting.correct(*what, source, author, yes=yes, **how)
     counts = {name: getattr(done, name) for name in ("events", "replaced", "before", "after")}
     tables = {name: compared(one.counts, one.rows) for name, one in done.tables.items()}
     _report(stream, {**counts, "tables": tables}, done, yes)
@@ -93,7 +92,7 @@ def quarantine(
     """Move events from the event table to quarantine, so that a job which fails on them can go on."""
     author = author_of(who, why)
     with _tool(lakehouse, stream) as (what, how):
-        moved = quarantining.quarantine(*what, ids, author, dry_run=not yes, **how)
+        moved = quarantining.quarantine(*what, ids, author, yes=yes, **how)
     _report(stream, {"events": moved.events, "moved": moved.events.height}, moved, yes)
 
 
@@ -109,6 +108,5 @@ def _tool(lakehouse: Lakehouse, name: str) -> Iterator[tuple[tuple[Lakehouse, St
 
 def _report(stream: str, summary: dict[str, Any], done: Done, yes: bool) -> None:
     """Print what the tool itself found, the jobs that are, or would be, computed again, and their runs."""
-    following = "" if yes else "nothing was changed: give --yes to do it"
     refreshed = [run_summary(one) for one in done.runs]
-    report({"stream": stream, **summary, "dry_run": not yes}, jobs=done.jobs, refreshed=refreshed, next=following)
+    report({"stream": stream, **summary}, jobs=done.jobs, refreshed=refreshed, **following(yes))

@@ -7,7 +7,7 @@ import typer
 
 from keyfold.cli.options import as_command, known
 from keyfold.cli.state_reading import all_jobs, list_, read, stats
-from keyfold.cli.state_tools import DryRun, Job, bootstrap, edit, move, require_lakehouse
+from keyfold.cli.state_tools import Job, Yes, bootstrap, edit, following, move, require_lakehouse
 from keyfold.cli.terminal import report
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.contract import KeyedJob
@@ -48,12 +48,12 @@ def prune(
     job: Job,
     lakehouse: Lakehouse,
     branches: Annotated[bool, typer.Option("--branches", help="Also remove the job's branches.")] = False,
-    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
     """Remove all generations of a job except the live one."""
     require_lakehouse(lakehouse)
-    removed = promoting.prune(lakehouse, job, branches=branches, dry_run=dry_run)
-    report({"job": job, "removed": removed, "dry_run": dry_run})
+    removed = promoting.prune(lakehouse, job, branches=branches, yes=yes)
+    report({"job": job, "removed": removed, **following(yes)})
 
 
 def _diff(lakehouse: Lakehouse, job: KeyedJob | str, before: str, after: str) -> Difference:

@@ -35,7 +35,7 @@ Why = Annotated[str, typer.Option("--why", help="The reason, for the audit recor
 Who = Annotated[
     str | None, typer.Option("--who", help="Who makes the change, for the audit record [default: the current user].")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Report what would change; change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it; without it, only show what would change.")]
 
 
 @contextmanager
@@ -44,6 +44,11 @@ def working(lakehouse: Lakehouse, what: str) -> Iterator[dict[str, Any]]:
     require_lakehouse(lakehouse)
     with runners_for(None, lakehouse.home) as runners, progress_of(what) as report_progress:
         yield {"options": RunOptions(on_batch=lambda progress, _: report_progress(progress)), "runners": runners}
+
+
+def following(yes: bool) -> dict[str, Any]:
+    """Return what a command that shows first says at its end: whether it was done, and if not how to do it."""
+    return {"applied": True} if yes else {"applied": False, "next": "nothing was changed: give --yes to do it"}
 
 
 def author_of(who: str | None, why: str) -> Author:
@@ -75,8 +80,8 @@ def bootstrap(
             help="Version of the event table up to which the state contains the events [default: what the live generation has read].",
         ),
     ] = None,
-    dry_run: DryRun = False,
     param: Parameters = None,
+    yes: Yes = False,
 ) -> None:
     """Seed a new generation of a job from a table; the next run continues from it."""
     with usage_faults():
@@ -84,17 +89,19 @@ def bootstrap(
         wanted = seeding.Bootstrap(source, dict(given_pairs("--map", mapping)), at, version)
     keyed_job = build_live_job(lakehouse, job, param)
     with working(lakehouse, job) as how:
-        seeded = seeding.bootstrap(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
-    report(seeded, dry_run=dry_run)
+        seeded = seeding.bootstrap(lakehouse, keyed_job, wanted, yes=yes, runners=how["runners"])
+    report(seeded, **following(yes))
 
 
-def move(job: Job, lakehouse: Lakehouse, param: Parameters = None, partitions: Partitions = None) -> None:
+def move(
+    job: Job, lakehouse: Lakehouse, param: Parameters = None, partitions: Partitions = None, yes: Yes = False
+) -> None:
     """Move a job's state and tables into a new generation that fits the job's present schemas and parameters."""
     keyed_job = build_live_job(lakehouse, job, param)
     with working(lakehouse, job) as how:
-        moved = moving.move(lakehouse, keyed_job, partitions, runners=how["runners"])
+        moved = moving.move(lakehouse, keyed_job, partitions, yes=yes, runners=how["runners"])
     rows = {"state_rows_before": moved.rows_before, "state_rows": moved.rows, "table_rows": moved.table_rows}
-    report({"job": job, "generation": moved.generation.name, **rows})
+    report({"job": job, "generation": moved.generation.name, **rows, **following(yes)})
 
 
 def plan(job: Job, lakehouse: Lakehouse, param: Parameters = None, partitions: Partitions = None) -> None:
@@ -134,7 +141,7 @@ def edit(
         typer.Option("--set", metavar="COLUMN=EXPR", help="A column's new value, as SQL over the state's columns."),
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the keys' state.")] = False,
-    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
     """Correct or remove the state of named keys, by a batch of its own in the job's journal."""
     if bool(corrections) == remove:
@@ -142,9 +149,9 @@ def edit(
     wanted = editing.Edit(tuple(key), dict(given_pairs("--set", corrections)), author_of(who, why))
     keyed_job = build_live_job(lakehouse, job)
     with working(lakehouse, job) as how:
-        edited = editing.edit_state(lakehouse, keyed_job, wanted, dry_run=dry_run, runners=how["runners"])
+        edited = editing.edit_state(lakehouse, keyed_job, wanted, yes=yes, runners=how["runners"])
     rows = {"before": edited.rows_before, "after": edited.rows_after}
-    report({"job": job, **rows}, batch=edited.batch, dry_run=dry_run)
+    report({"job": job, **rows}, batch=edited.batch, **following(yes))
 
 
 def try_(

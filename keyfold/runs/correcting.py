@@ -1,7 +1,7 @@
 """Correct events: replace them in the event table by id, or by the line that they came from, and compute again what jobs made of them.
 
 All jobs that read the stream, directly or through other jobs, read all events into new generations, whose tables are compared with
-the live ones. A dry run does this on a second event table of the same files, and removes what it made. Otherwise the event table
+the live ones. Without `yes`, this is done on a second event table of the same files, and what was made is removed. Otherwise the event table
 is changed first, which keeps its older version in its history, and the new generations go live in one step. The same call completes
 a correction that was cut off: until then, a job that has read a replaced event refuses to run.
 """
@@ -47,7 +47,7 @@ class TableChange:
 
 @dataclass(frozen=True)
 class Corrected:
-    """The result of a correction, or of a dry run.
+    """The result of a correction, or what it would be.
 
     Attributes:
         stream: name of the stream.
@@ -56,7 +56,7 @@ class Corrected:
         before, after: the first replaced events as they were, and as they are now, with private values masked.
         jobs: the jobs that are computed again, each after all jobs that it reads.
         tables: by table of these jobs, how it differs from the live one before.
-        runs: the refreshes; none of a dry run.
+        runs: the refreshes; none without `yes`.
     """
 
     stream: str
@@ -76,7 +76,7 @@ def correct(
     source: str,
     author: Author,
     *,
-    dry_run: bool = False,
+    yes: bool = False,
     options: RunOptions | None = None,
     runners: Runners | None = None,
 ) -> Corrected:
@@ -88,7 +88,7 @@ def correct(
         source: Parquet, CSV or JSON lines, a folder of such files or a Delta table, with all columns of the stream; and of a stream
             without ids, with `file` and `line`: the landing file and the line of the event that a row replaces.
         author: who corrects them, and why.
-        dry_run: only compare events and tables.
+        yes: do it; without it, only compare events and tables.
 
     Raises:
         KeyfoldError: a row lacks a value or has one that does not fit, breaks a rule of the stream, or has an id that is not in the
@@ -117,19 +117,19 @@ def correct(
             else replaced_by_line(lakehouse, table, stream, right)
         )
         changed, before, after = wanted.difference(table)
-        with _beside(lakehouse, stream, jobs) if dry_run else nullcontext(lakehouse) as view:
+        with _beside(lakehouse, stream, jobs) if not yes else nullcontext(lakehouse) as view:
             # A copy has other files.
             copied = wanted if stream.event_id else replaced_by_line(lakehouse, view.events(stream.name), stream, right)
             copied.replace(view.events(stream.name))
-            if not dry_run:
+            if yes:
                 index_anew(lakehouse, stream, right, remain=True)
             made, summaries = fill_together(view, jobs, options, runners)
             for job, generation in zip(jobs, made, strict=True):
                 found = diff_generations(job, live_one(lakehouse, job), generation)
                 tables |= {name: _change(job, one) for name, one in found.items()}
-            if not dry_run:
+            if yes:
                 go_live(lakehouse, *made)
-    if not dry_run:
+    if yes:
         runs = published_runs(lakehouse, jobs, summaries)
         keys, rows = (
             masked(changed.rename(lambda name: name.removeprefix("#")), private).head(1000).to_dicts(),
@@ -152,7 +152,7 @@ def correct(
 def _beside(lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob]) -> Iterator[Lakehouse]:
     """Yield a view of the lakehouse with a second event table of the same files, and remove what was made beside the live ones."""
     aside = lakehouse.home / "aside" / f"{stream.name}-corrected"
-    # Of a dry run that was cut off.
+    # Of a call that only showed, and was cut off.
     remove_tree(aside, missing_ok=True)
     try:
         carrying.replace_rows(lakehouse.events(stream.name), aside, {}, None)

@@ -33,14 +33,14 @@ from keyfold.stream import Stream
 
 @dataclass(frozen=True)
 class Erased:
-    """The result of an erasure, or of a dry run.
+    """The result of an erasure, or what it would be.
 
     Attributes:
         streams: names of the streams in which rows are erased.
         rows: number of deleted rows by place: `events.STREAM`, `quarantine.STREAM`, `names of landing files`, and `keys in
             monitoring.edits`.
         jobs: the jobs that are computed again, each after all jobs that it reads.
-        runs: their refreshes; none of a dry run.
+        runs: their refreshes; none without `yes`.
         files_deleted: number of deleted files of the tables' histories.
         not_searched: what a person should check: places outside of the tables, and what could not be searched in them.
     """
@@ -62,7 +62,7 @@ def erase(
     *,
     others: Iterable[Stream] = (),
     all_streams: bool = False,
-    dry_run: bool = False,
+    yes: bool = False,
     options: RunOptions | None = None,
     runners: Runners | None = None,
 ) -> Erased:
@@ -76,7 +76,7 @@ def erase(
         author: who erases them, and why.
         others: the other streams of the project.
         all_streams: whether rows are erased in those of them as well that have all the columns; else such streams are named.
-        dry_run: only count.
+        yes: do it; without it, only count.
 
     Raises:
         KeyfoldError: the stream has no such column, a value does not fit its type, tables of it are aside, a job was seeded with state
@@ -85,7 +85,7 @@ def erase(
     Example:
         >>> jobs = [ride_summaries()]  # doctest: +SKIP
         >>> by = Author("dpo@example.org", "request 17")  # doctest: +SKIP
-        >>> erase(lakehouse, RIDE_POINTS, jobs, {"ride_id": ["ride-17"]}, by, dry_run=True).rows  # doctest: +SKIP
+        >>> erase(lakehouse, RIDE_POINTS, jobs, {"ride_id": ["ride-17"]}, by).rows  # doctest: +SKIP
         {'events.ride_points': 4}
     """
     typed_values(stream, values)
@@ -95,20 +95,20 @@ def erase(
     deleted, summaries, runs = 0, list[RunSummary](), list[JobRun]()
     rows, unknown = Counter[str](), dict[str, int]()
     # Lock all of them: a run in between could read erased rows, or write them again.
-    with nullcontext() if dry_run else locked(lakehouse, streams, jobs):
+    with nullcontext() if not yes else locked(lakehouse, streams, jobs):
         for one in streams:
             check_is_ingested(lakehouse, one)
         check_can_be_replayed(lakehouse, jobs)
-        rows["keys in monitoring.edits"] = mask_in_edits(lakehouse, values, dry_run=dry_run)
+        rows["keys in monitoring.edits"] = mask_in_edits(lakehouse, values, dry_run=not yes)
         for one in streams:
-            erased, unknown[one.name] = erase_in_ingest(lakehouse, one, values, dry_run=dry_run)
+            erased, unknown[one.name] = erase_in_ingest(lakehouse, one, values, dry_run=not yes)
             rows.update(erased)
         rows = +rows
-        if not dry_run:
+        if yes:
             summaries = refresh_together(lakehouse, jobs, options, runners)
             deleted = sum(_forget_before(lakehouse, job) for job in jobs)
             deleted += sum(forget_in_ingest(lakehouse, one) for one in streams)
-    if not dry_run:
+    if yes:
         runs = published_runs(lakehouse, jobs, summaries)
         private = {name for one in streams for name in one.private}
         # By digests: the values themselves must not be recorded.
@@ -156,7 +156,7 @@ def _in_other_streams(
 
 def _forget_before(lakehouse: Lakehouse, job: KeyedJob) -> int:
     """Remove all that a job had before its refresh: older generations and branches, and files of its tables' older versions."""
-    remove_other_generations(lakehouse, job.name, branches=True)
+    remove_other_generations(lakehouse, job.name, branches=True, yes=True)
     generation = live_one(lakehouse, job)
     deleted = sum(forget(generation.table(table.name)) for table in job.tables)
     generation.record_checksums()

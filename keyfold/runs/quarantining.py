@@ -67,7 +67,7 @@ class Quarantined:
         stream: name of the stream.
         events: the events, with private values masked.
         jobs: the jobs that are computed again since they have read one of them, each after all jobs that it reads.
-        runs: their refreshes; none of a dry run.
+        runs: their refreshes; none without `yes`.
     """
 
     stream: str
@@ -83,7 +83,7 @@ def quarantine(
     ids: Sequence[str],
     author: Author,
     *,
-    dry_run: bool = False,
+    yes: bool = False,
     options: RunOptions | None = None,
     runners: Runners | None = None,
 ) -> Quarantined:
@@ -95,7 +95,7 @@ def quarantine(
         ids: the events' ids, as text; a JSON object for an id of several columns. Of a stream without ids, the landing file and line of
             each: `day1.csv:17`.
         author: who takes them out, and why: the reason in quarantine.
-        dry_run: only find them.
+        yes: do it; without it, only find them.
 
     Raises:
         KeyfoldError: an id does not fit its columns, or no event has it; a file or line was not read, or is not as it was; a job was
@@ -120,7 +120,7 @@ def quarantine(
                 f"no event in events.{stream.name} {'has the id' if stream.event_id else 'is of'} {', '.join(ids)}; nothing was changed"
             )
         check_can_be_replayed(lakehouse, behind)
-        if not dry_run:
+        if yes:
             if events.height:
                 # First of all: a batch that is planned reads the files that are there now, whatever becomes of them.
                 for job in readers:
@@ -135,7 +135,7 @@ def quarantine(
                 forget_added(lakehouse.quarantine(stream.name), [*chosen.names, *chosen.begun])
             summaries = refresh_together(lakehouse, behind, options, runners)
     shown = masked(events, frozenset(stream.private))
-    if not dry_run:
+    if yes:
         runs = published_runs(lakehouse, behind, summaries)
         keys, rows = chosen.keys, {f"events.{stream.name}": events.height}
         record_edit(lakehouse, author, "quarantined", stream.name, keys, rows)

@@ -13,7 +13,7 @@ _JOB = re.compile(r"\bjob (totals|windows)\b")
 def commands_of(message: str, command: Command) -> list[Command]:
     """The commands that an error names: those that it quotes, then the failed command with the option that it names."""
     quoted = [shlex.split(found) for found in re.findall(r"`keyfold ([^`]*)`", message)]
-    told: list[Command] = [_without_home(one) for one in quoted if "--dry-run" not in one]
+    told: list[Command] = [_without_home(one) for one in quoted]
     if "--full-refresh" in re.sub(r"`[^`]*`", "", message):
         job = _JOB.search(message)
         told.append(("run", job[1] if job else command[1], "--full-refresh"))

@@ -58,7 +58,7 @@ SCENES = {
     "first runs": Scene(WORK, on="fresh"),
     "full refresh": Scene(FULL_REFRESH, before=WORK),
     "maintenance": Scene((("maintain",),), before=WORK),
-    "move of state": Scene((("state", "move", "windows", "--param", "key_groups=7"),), before=WORK),
+    "move of state": Scene((("state", "move", "windows", "--param", "key_groups=7", "--yes"),), before=WORK),
     "branch and promotion": Scene((("try", "totals", "again"), ("promote", "totals", "again")), before=WORK),
     "rebuild": Scene(((*INGEST, "--rebuild"), *FULL_REFRESH), after=FULL_REFRESH),
     "erasure": Scene(

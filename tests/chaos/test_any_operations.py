@@ -134,7 +134,7 @@ class AnyOperations(RuleBasedStateMachine):
 
     @rule(user=USERS)
     def edit_to_the_same(self, user: str) -> None:
-        self._does("state", "edit", "people", "--key", user, "--set", "clicks=clicks + 0", *WHY)
+        self._does("state", "edit", "people", "--key", user, "--set", "clicks=clicks + 0", *WHY, "--yes")
 
     @rule(numbers=st.lists(st.integers(0, 99), max_size=3), user=USERS, earlier=st.sampled_from([0, 7]))
     def correct(self, numbers: list[int], user: str, earlier: int) -> None:
@@ -159,7 +159,7 @@ class AnyOperations(RuleBasedStateMachine):
 
     @rule(job=st.sampled_from(sorted(JOBS)), partitions=st.integers(1, 4))
     def move(self, job: str, partitions: int) -> None:
-        self._does("state", "move", job, "--partitions", partitions)
+        self._does("state", "move", job, "--partitions", partitions, "--yes")
 
     @rule()
     def maintain(self) -> None:
@@ -167,7 +167,7 @@ class AnyOperations(RuleBasedStateMachine):
         run.run.tags = {"keyfold/maintain": "1"}
         maintain_stream(run, Lakehouse(self.home), CLICKS, KeyfoldTranslator())
         for job in JOBS.values():
-            self._does("state", "prune", job.name)
+            self._does("state", "prune", job.name, "--yes")
             maintain_job(run, Lakehouse(self.home), job, KeyfoldTranslator())
 
     @rule()

@@ -114,7 +114,11 @@ def test_nothing_is_found_after_a_home_was_moved_maintained_and_pruned(launcher:
     home = homes.copy(homes.after(homes.running, *WORK))
     moved = home.rename(home.with_name("moved-home"))
     assert found_in(moved) == []
-    for commands in ([("maintain",)], [INGEST, TOTALS, (*WINDOWS, "--full-refresh")], [("state", "prune", "totals")]):
+    for commands in (
+        [("maintain",)],
+        [INGEST, TOTALS, (*WINDOWS, "--full-refresh")],
+        [("state", "prune", "totals", "--yes")],
+    ):
         code, run = launcher.run(moved, *commands)
         assert code == 0, run.said
         assert found_in(moved) == []

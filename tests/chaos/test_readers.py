@@ -79,7 +79,7 @@ def kill_amid_readings(
 
 
 def moved_to(key_groups: int) -> Command:
-    return ("state", "move", "windows", "--param", f"key_groups={key_groups}")
+    return ("state", "move", "windows", "--param", f"key_groups={key_groups}", "--yes")
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def test_a_job_is_seeded_with_the_state_of_a_spark_query(checkpoint, tmp_path, m
     assert sorted(pl.read_parquet("seed/*.parquet").rows()) == [("ann", 15), ("bob", 3)]
     lake = Lake(tmp_path / "home")
     lake.click(("ann", 1))
-    bootstrap(lake.lakehouse, totals(), Bootstrap("seed", read_from="latest"), runners=lake.session)
+    bootstrap(lake.lakehouse, totals(), Bootstrap("seed", read_from="latest"), yes=True, runners=lake.session)
     lake.click(("ann", 20), ("cat", 21))
     lake.run(totals())
     assert lake.rows("totals", "user", "clicks") == [("ann", 16), ("cat", 1)]

@@ -55,11 +55,11 @@ class Edit:
 
 @dataclass(frozen=True)
 class Edited:
-    """The result of an edit, or of a dry run.
+    """The result of an edit, or what it would be.
 
     Attributes:
         job: name of the job.
-        batch: the batch of the live generation's journal that is the edit; None for a dry run.
+        batch: the batch of the live generation's journal that is the edit; None without `yes`.
         rows_before, rows_after: rows of the keys before and after.
     """
 
@@ -69,10 +69,10 @@ class Edited:
     rows_after: pl.DataFrame
 
 
-def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool = False, runners: Runners) -> Edited:
+def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, yes: bool = False, runners: Runners) -> Edited:
     """Correct or remove the state of given keys, by a batch of its own; the state before it stays readable as batch before.
 
-    The job's tables stay as they are. Events in removed rows count as never read. An edit that is cut off changes nothing.
+    Without `yes`, it only returns the rows as they are and as they would be. The job's tables stay as they are. Events in removed rows count as never read. An edit that is cut off changes nothing.
 
     Raises:
         KeyfoldError: no key was given, none of them has state, a correction is invalid or does not fit its column, the last
@@ -100,7 +100,7 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, dry_run: bool
                 f"job {job.name}: the corrections do not give its state: {describe_error(error, job.private)}; nothing "
                 "was changed"
             ) from None
-        if dry_run:
+        if not yes:
             return Edited(job.name, None, before, after)
         check_generation(live, job)
         what, changed = (

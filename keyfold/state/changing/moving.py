@@ -13,8 +13,8 @@ from keyfold.keyed.plans.input_tables import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.runners import Runners
 from keyfold.state.changing.migrating import Change, Verdict, changes_to, migrate, verdict_of
-from keyfold.state.changing.state_rewriting import Rewritten, rewrite
-from keyfold.state.reading.reader import find_batch
+from keyfold.state.changing.state_rewriting import Rewritten, count_to_rewrite, rewrite
+from keyfold.state.reading.reader import find_batch, read_state
 from keyfold.storage.place import Place
 
 _RECENT = 20
@@ -59,10 +59,12 @@ def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = No
     return _plan(lakehouse, job, live_generation(lakehouse, job.name), partitions)
 
 
-def move(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None, *, runners: Runners) -> Rewritten:
+def move(
+    lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None, *, yes: bool = False, runners: Runners
+) -> Rewritten:
     """Move a job's state and tables to a new generation for the changed job, and make it live in one step.
 
-    The old generation stays, until `prune`.
+    The old generation stays, until `prune`. Without `yes`, it only checks that the move is possible and counts what it would take along.
 
     Raises:
         KeyfoldError: nothing has changed, a change needs a refresh (names it), the last run was interrupted, or a run has
@@ -82,6 +84,8 @@ def move(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None, *, 
             )
         if plan.verdict in ("free", "judge"):
             raise KeyfoldError(f"job {job.name}: no setting of {live.name} has changed: run the job as usual")
+        if not yes:
+            return count_to_rewrite(job, live, read_state(lakehouse, job, generation=live.name))
         settings = ", ".join(one.setting for one in plan.changes)
         rewritten = rewrite(lakehouse, job, live, settings, migrate(job, live), partitions, runners=runners)
         go_live(lakehouse, rewritten.generation)
@@ -89,8 +93,8 @@ def move(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None, *, 
 
 
 def _plan(lakehouse: Lakehouse, job: KeyedJob, live: Generation | None, partitions: int | None) -> ChangePlan:
-    counted = [_event_table(table) for table in input_tables(lakehouse, job).values()]
-    events, size = sum(rows for rows, _ in counted), sum(size for _, size in counted)
+    tables = [_event_table(table) for table in input_tables(lakehouse, job).values()]
+    events, size = sum(rows for rows, _ in tables), sum(size for _, size in tables)
     if live is None:
         return ChangePlan(job.name, None, (), "free", events, size, 0, 0, None)
     changes = changes_to(job, live)

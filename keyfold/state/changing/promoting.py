@@ -106,28 +106,28 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     return generation
 
 
-def prune(lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bool = False) -> list[str]:
+def prune(lakehouse: Lakehouse, job: str, *, branches: bool = False, yes: bool = False) -> list[str]:
     """Remove all generations of a job but the live one, and on request its branches; returns their names.
+
+    Without `yes`, it only returns the names.
 
     Raises:
         KeyfoldError: the pointer to the live generation is lost, or a run has locked the job; nothing is removed.
     """
     with exclusive(lakehouse.job(job), f"job {job}"):
-        return remove_other_generations(lakehouse, job, branches=branches, dry_run=dry_run)
+        return remove_other_generations(lakehouse, job, branches=branches, yes=yes)
 
 
-def remove_other_generations(
-    lakehouse: Lakehouse, job: str, *, branches: bool = False, dry_run: bool = False
-) -> list[str]:
+def remove_other_generations(lakehouse: Lakehouse, job: str, *, branches: bool = False, yes: bool = False) -> list[str]:
     """As `prune`, for a caller that holds the job's lock."""
-    if not dry_run:
+    if yes:
         # The replaced generation is needed until the live one has its tables.
         finish_going_live(lakehouse, job)
     live = live_generation(lakehouse, job)
     folders = sorted(lakehouse.job(job).glob("generation-*"))
     folders += sorted(lakehouse.job(job).glob("branches/*")) if branches else []
     others = [folder for folder in folders if live is None or folder != live.folder]
-    for folder in () if dry_run else others:
+    for folder in others if yes else ():
         remove_tree(folder)
     return [str(path_below(folder, lakehouse.job(job))) for folder in others]
 

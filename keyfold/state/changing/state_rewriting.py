@@ -22,6 +22,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.carrying import carry_rows
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.reading import count_rows
 from keyfold.privacy import describe_error
 from keyfold.runners import Runners
 from keyfold.state.reading.export import of_bounded_size
@@ -35,17 +36,17 @@ ChangeRows = Callable[[pl.DataFrame], pl.DataFrame]
 
 @dataclass(frozen=True)
 class Rewritten:
-    """The result of rewriting a generation.
+    """The result of rewriting a generation, or what it would take along.
 
     Attributes:
-        generation: the new generation.
+        generation: the new generation, or the old one if nothing was rewritten.
         rows_before, rows: rows of state before and after.
         table_rows: rows that the new generation's tables begin with, by table.
     """
 
     generation: Generation
     rows_before: int
-    rows: int
+    rows: int | None
     table_rows: dict[str, int]
 
 
@@ -128,6 +129,14 @@ def rewrite(
     clock = old.clock()
     seed_generation(runners, lakehouse, job, generation, seed, done.positions, done.watermark, done.times, clock)
     return Rewritten(generation, before, sum(file.rows for file in files), carried)
+
+
+def count_to_rewrite(job: KeyedJob, old: Generation, state: StateRows) -> Rewritten:
+    """Count what `rewrite` would take along, after the same checks of the old generation."""
+    last_batch(job, old)
+    names = [table.name for table in job.tables if old.table(table.name).exists()]
+    rows = sum(state.map_slots(lambda rows: rows.height, job.key))
+    return Rewritten(old, rows, None, {name: count_rows(old.table(name)) for name in names})
 
 
 def _stage(job: KeyedJob, state: StateRows, folder: Place, change: ChangeRows) -> tuple[int, tuple[PlannedFile, ...]]:

@@ -59,11 +59,11 @@ class Bootstrap:
 
 @dataclass(frozen=True)
 class Bootstrapped:
-    """The result of a bootstrap, or of a dry run.
+    """The result of a bootstrap, or what it would be.
 
     Attributes:
         job: name of the job.
-        generation: the generation that is live now; None for a dry run.
+        generation: the generation that is live now; None without `yes`.
         checked: counts of the rows of state.
         versions: the version after which each table is read; a table that is not named is read from its beginning.
         watermark: the watermark of the state.
@@ -81,11 +81,11 @@ class Bootstrapped:
 
 
 def bootstrap(
-    lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, *, dry_run: bool = False, runners: Runners
+    lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, *, yes: bool = False, runners: Runners
 ) -> Bootstrapped:
     """Seed a new generation of a job from a table, and make it live in one step. The old generation stays, until `prune`.
 
-    The tables of the new generation are empty at first: they have results of later runs only.
+    Without `yes`, the rows are only checked and counted. The tables of the new generation are empty at first: they have results of later runs only.
 
     Raises:
         KeyfoldError: the rows do not fit the job's state (names row and column), it is unknown which events the state
@@ -102,7 +102,7 @@ def bootstrap(
     # The job never reads events up to the state's version: the conservation check must not count them.
     skipped = _events_at(lakehouse, job, versions)
     new_rows = _events_at(lakehouse, job, _latest(lakehouse, job)) - skipped
-    if dry_run:
+    if not yes:
         return Bootstrapped(job.name, None, checked, versions, watermark, new_rows, sample)
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
         origin = Origin("bootstrap", wanted.source, events_skipped=skipped, events_seeded=checked.events)

@@ -123,7 +123,12 @@ def test_what_a_plan_says_to_do_next_is_a_command_with_all_that_was_given(keyfol
     given = ("--param", "key_groups=8", "--partitions", "3")
     planned = json.loads(keyfold("plan", JOB, *given, "--json").stdout)
     assert planned["next"] == promoted.command("state", "move", JOB, *given)
-    assert keyfold(*shlex.split(planned["next"])[1:]).exit_code == 0
+    move = shlex.split(planned["next"])[1:]
+    live = live_generation(promoted, JOB)
+    for said, applied, is_moved in ((move, False, False), ([*move, "--yes"], True, True)):
+        shown = json.loads(keyfold(*said, "--json").stdout)
+        assert (shown["applied"], shown["state_rows_before"]) == (applied, 8)
+        assert (live_generation(promoted, JOB) != live) == is_moved
 
 
 @pytest.mark.parametrize("name", ["../x", "B r", "17", "live", "generation-0001", "x" * 65])

@@ -131,7 +131,7 @@ ERRORS = pytest.mark.parametrize("error", [OSError(5, "cut off here"), CutOff("c
 
 def take_out(lake, jobs, *users):
     ids = [json.dumps({"user": user, "at": f"2026-01-01T00:0{minute}:00Z"}) for user, minute in users]
-    return quarantine(lake.lakehouse, CLICKS, jobs, ids, BY, runners=lake.session)
+    return quarantine(lake.lakehouse, CLICKS, jobs, ids, BY, yes=True, runners=lake.session)
 
 
 @ERRORS
@@ -171,7 +171,9 @@ def test_a_correction_that_was_cut_off_and_repeated_is_known_to_ingest(lake, job
     rows_of(AGAIN).write_parquet(tmp_path / "right.parquet")
 
     def fix():
-        return correct(lake.lakehouse, CLICKS, jobs, str(tmp_path / "right.parquet"), BY, runners=lake.session)
+        return correct(
+            lake.lakehouse, CLICKS, jobs, str(tmp_path / "right.parquet"), BY, yes=True, runners=lake.session
+        )
 
     assert cut(point, error, fix)
     fix()
@@ -195,7 +197,7 @@ def test_what_an_erasure_erases_that_was_cut_off_and_repeated_is_as_after_one_th
     other.landed = lake.landed
 
     def remove(one):
-        return erase(one.lakehouse, CLICKS, jobs, {"user": ["bob"]}, BY, runners=one.session)
+        return erase(one.lakehouse, CLICKS, jobs, {"user": ["bob"]}, BY, yes=True, runners=one.session)
 
     assert cut(point, error, lambda: remove(lake))
     for one in (lake, other):

@@ -71,11 +71,11 @@ def test_what_was_corrected_is_as_if_it_had_been_right_from_the_beginning(lake, 
     files = contents(lake.lakehouse.home)
     # What a dry run that was killed leaves.
     (lake.lakehouse.home / "aside" / "clicks-corrected" / "_delta_log").mkdir(parents=True)
-    shown = correct(lake.lakehouse, CLICKS, [JOB], right, BY, dry_run=True, runners=lake.session)
+    shown = correct(lake.lakehouse, CLICKS, [JOB], right, BY, runners=lake.session)
     assert (shown.events, shown.replaced, shown.jobs, shown.runs) == (3, 2, ("windows",), ())
     assert [shown.before["clicks"].to_list(), shown.after["clicks"].to_list()] == [[100, 7], [2, 3]]
     assert contents(lake.lakehouse.home) == files
-    done = correct(lake.lakehouse, CLICKS, [JOB], right, BY, runners=lake.session)
+    done = correct(lake.lakehouse, CLICKS, [JOB], right, BY, yes=True, runners=lake.session)
     assert done.replaced == 2
     for one in (shown, done):
         change = one.tables["windows"]
@@ -103,7 +103,7 @@ def test_a_correction_that_was_cut_off_is_finished_by_the_same_call_and_no_job_r
     lake, right, cut_power, point
 ):
     def again():
-        return correct(lake.lakehouse, CLICKS, [JOB], right, BY, runners=lake.session)
+        return correct(lake.lakehouse, CLICKS, [JOB], right, BY, yes=True, runners=lake.session)
 
     assert cut_power(point, again)
     if point in ("erasure: committed", "done: after"):
@@ -134,5 +134,5 @@ def test_a_correction_that_cannot_be_says_why_and_changes_nothing(lake, tmp_path
     rows.write_parquet(tmp_path / "wrong.parquet")
     files = set(lake.lakehouse.home.rglob("*.parquet"))
     with pytest.raises(KeyfoldError, match=why):
-        correct(lake.lakehouse, CLICKS, [JOB], str(tmp_path / "wrong.parquet"), BY, runners=lake.session)
+        correct(lake.lakehouse, CLICKS, [JOB], str(tmp_path / "wrong.parquet"), BY, yes=True, runners=lake.session)
     assert set(lake.lakehouse.home.rglob("*.parquet")) == files

@@ -55,7 +55,7 @@ def files_that_hold(lakehouse, text):
 def test_a_value_is_found_by_what_it_says_and_not_by_how_it_is_written(spark, lakehouse, land, rows, minutes):
     land(("eva", 1), ("evangeline", 2), ("Eva", 3), ("eva ", 31))
     run_job(lakehouse, windows(), runners=spark)
-    erased = erase(lakehouse, CLICKS, [windows()], {"user": ["eva"]}, BY, runners=spark)
+    erased = erase(lakehouse, CLICKS, [windows()], {"user": ["eva"]}, BY, yes=True, runners=spark)
     assert erased.rows == {"events.clicks": 1}
     run_job(lakehouse, windows(), Incremental(advance_to=minutes(90)), runners=spark)
     assert [user for user, *_ in rows("windows")] == ["Eva", "eva ", "evangeline"]
@@ -66,13 +66,13 @@ def test_a_seed_would_be_lost_so_the_way_on_is_told_first(spark, lakehouse, land
     land(("ann", 1), ("evangeline", 2))
     seed = tmp_path / "seed.jsonl"
     seed.write_text('{"ann":{"window":"2026-01-01T00:00:00Z","clicks":5,"deadline":"2026-01-01T00:10:00Z"}}')
-    bootstrap(lakehouse, windows(), Bootstrap(str(seed), read_from=read_from), runners=spark)
+    bootstrap(lakehouse, windows(), Bootstrap(str(seed), read_from=read_from), yes=True, runners=spark)
     for is_tried in (True, False):
         with pytest.raises(KeyfoldError, match=r"began with state from .*seed.jsonl.*--full-refresh"):
-            erase(lakehouse, CLICKS, [windows()], *EVA, dry_run=is_tried, runners=spark)
+            erase(lakehouse, CLICKS, [windows()], *EVA, yes=not is_tried, runners=spark)
     assert files_that_hold(lakehouse, "evangeline")
     run_job(lakehouse, windows(), FullRefresh(), runners=spark)
-    erase(lakehouse, CLICKS, [windows()], *EVA, runners=spark)
+    erase(lakehouse, CLICKS, [windows()], *EVA, yes=True, runners=spark)
     assert files_that_hold(lakehouse, "evangeline") == []
 
 
@@ -105,7 +105,7 @@ def test_a_job_that_is_behind_after_maintenance_reads_what_is_left_of_what_it_ha
         land(("ann", minute), ("evangeline", minute))
     run_job(lakehouse, ahead, runners=spark)
     maintain(lakehouse, MaintainedTable("events.clicks", lakehouse.events("clicks"), time="at"), timedelta(0))
-    erase(lakehouse, CLICKS, [ahead, behind], *EVA, runners=spark)
+    erase(lakehouse, CLICKS, [ahead, behind], *EVA, yes=True, runners=spark)
     assert files_that_hold(lakehouse, "evangeline") == []
     for job in (ahead, behind):
         run_job(lakehouse, job, Incremental(advance_to=minutes(90)), runners=spark)

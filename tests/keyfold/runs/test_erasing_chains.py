@@ -103,8 +103,8 @@ def holding(site):
     return found
 
 
-def erased(site, **settings):
-    return erase(site.lakehouse, CLICKS, CHAIN[::-1], *EVA, runners=site.spark, **settings)
+def erased(site, *, yes=True):
+    return erase(site.lakehouse, CLICKS, CHAIN[::-1], *EVA, yes=yes, runners=site.spark)
 
 
 def balanced(site):
@@ -112,7 +112,7 @@ def balanced(site):
 
 
 def test_a_person_is_erased_all_down_the_chain_which_goes_on_as_if_there_had_been_none(site, without_eva):
-    planned = erased(site, dry_run=True)
+    planned = erased(site, yes=False)
     assert (planned.rows, planned.jobs[0], set(planned.jobs)) == (
         {"events.clicks": 5},
         "hourly",

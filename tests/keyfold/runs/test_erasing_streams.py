@@ -61,7 +61,7 @@ def users(lakehouse):
 
 def test_the_streams_that_have_the_person_too_are_named_with_what_they_hold(home):
     for is_tried in (True, False):
-        erased = erase(home, ORDERS, JOBS, {"user": ["eva"]}, BY, others=STREAMS, dry_run=is_tried, runners=LOCAL)
+        erased = erase(home, ORDERS, JOBS, {"user": ["eva"]}, BY, others=STREAMS, yes=not is_tried, runners=LOCAL)
         assert erased.streams == ("orders",)
         named = [line for line in erased.not_searched if line.startswith("stream ")]
         assert named == [
@@ -74,7 +74,15 @@ def test_the_streams_that_have_the_person_too_are_named_with_what_they_hold(home
 
 def test_a_stream_with_only_some_of_the_columns_is_named_and_left_as_it_is(home):
     erased = erase(
-        home, ORDERS, JOBS, {"user": ["eva"], "shop": ["Oslo"]}, BY, others=STREAMS, all_streams=True, runners=LOCAL
+        home,
+        ORDERS,
+        JOBS,
+        {"user": ["eva"], "shop": ["Oslo"]},
+        BY,
+        others=STREAMS,
+        all_streams=True,
+        yes=True,
+        runners=LOCAL,
     )
     assert erased.streams == ("orders",)
     assert [line for line in erased.not_searched if line.startswith("stream ")] == [
@@ -84,7 +92,7 @@ def test_a_stream_with_only_some_of_the_columns_is_named_and_left_as_it_is(home)
 
 
 def test_in_all_streams_the_person_is_gone_and_each_job_is_computed_again_once(home):
-    erased = erase(home, ORDERS, JOBS, {"user": ["eva"]}, BY, others=STREAMS, all_streams=True, runners=LOCAL)
+    erased = erase(home, ORDERS, JOBS, {"user": ["eva"]}, BY, others=STREAMS, all_streams=True, yes=True, runners=LOCAL)
     assert erased.streams == ("orders", "visits")
     assert erased.rows == {"events.orders": 3, "events.visits": 3, "quarantine.visits": 1}
     assert sorted(erased.jobs) == sorted(job.name for job in JOBS)
@@ -101,5 +109,5 @@ def test_in_all_streams_the_person_is_gone_and_each_job_is_computed_again_once(h
 
 def test_no_stream_is_changed_while_another_of_them_is_being_ingested(home):
     with exclusive(home.ingest("visits"), "ingest of visits"), pytest.raises(Locked, match="ingest of visits"):
-        erase(home, ORDERS, JOBS, {"user": ["eva"]}, BY, others=STREAMS, all_streams=True, runners=LOCAL)
+        erase(home, ORDERS, JOBS, {"user": ["eva"]}, BY, others=STREAMS, all_streams=True, yes=True, runners=LOCAL)
     assert users(home)["events.orders"] == ["ann", "eva"]

@@ -77,9 +77,9 @@ def stored(lake, *, but=()):
     return found, Counter(said)
 
 
-def take_out(lake, *lines, **more):
+def take_out(lake, *lines, yes=True):
     names = [f"{file}.ndjson:{line}" for file, line in lines]
-    return quarantine(lake.lakehouse, SALES, [PER_HOUR], names, BY, runners=lake.session, **more)
+    return quarantine(lake.lakehouse, SALES, [PER_HOUR], names, BY, yes=yes, runners=lake.session)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def take_out(lake, *lines, **more):
     ],
 )
 def test_exactly_the_event_of_the_line_is_taken_out_and_equal_ones_stay(lake, lines):
-    shown = take_out(lake, *lines, dry_run=True)
+    shown = take_out(lake, *lines, yes=False)
     assert shown.events.height == len(lines)
     assert stored(lake)[0] == stored(lake)[1]
     assert take_out(lake, *lines).events.height == len(lines)
@@ -192,7 +192,7 @@ def test_a_line_that_is_no_event_or_is_not_as_it_was_is_refused(lake, name, erro
     (landing / "gone.ndjson").unlink()
     (landing / "grown.ndjson").write_text("\n\n" + (landing / "grown.ndjson").read_text())
     with pytest.raises(error, match=reason):
-        quarantine(lake.lakehouse, SALES, [PER_HOUR], [name], BY, runners=lake.session)
+        quarantine(lake.lakehouse, SALES, [PER_HOUR], [name], BY, yes=True, runners=lake.session)
 
 
 def test_a_file_is_named_by_its_whole_path_too_and_times_of_arrival_alone_are_no_hindrance(tmp_path):
@@ -202,7 +202,7 @@ def test_a_file_is_named_by_its_whole_path_too_and_times_of_arrival_alone_are_no
     landing.mkdir(parents=True)
     (landing / "a.csv").write_text("user\nann\nbob\n")
     ingest(lake.lakehouse, clicks, settle=timedelta(0), runners=lake.session)
-    quarantine(lake.lakehouse, clicks, [], [f"{landing / 'a.csv'}:3"], BY, runners=lake.session)
+    quarantine(lake.lakehouse, clicks, [], [f"{landing / 'a.csv'}:3"], BY, yes=True, runners=lake.session)
     assert pl.read_delta(str(lake.lakehouse.events("clicks")))["user"].to_list() == ["ann"]
 
 
@@ -224,8 +224,8 @@ def right(tmp_path, *rows):
     return str(path)
 
 
-def fix(lake, source, **more):
-    return correct(lake.lakehouse, SALES, [PER_HOUR], source, BY, runners=lake.session, **more)
+def fix(lake, source, *, yes=True):
+    return correct(lake.lakehouse, SALES, [PER_HOUR], source, BY, yes=yes, runners=lake.session)
 
 
 def prices(lake, shop):
@@ -236,7 +236,7 @@ def test_exactly_the_event_of_the_line_is_corrected_and_equal_ones_stay(lake, tm
     lake.run(PER_HOUR)
     source = right(tmp_path, ("a.ndjson", 2, "Oslo", 5, 11.5, ["a"]), ("b.ndjson", 3, "Rome", 20, 8.0, []))
     before = lake.rows("events.sales")
-    shown = fix(lake, source, dry_run=True)
+    shown = fix(lake, source, yes=False)
     assert (shown.replaced, shown.before["price"].to_list(), shown.after["price"].to_list()) == (
         2,
         [10.0, None],

@@ -89,8 +89,8 @@ def lake(stuck_before, tmp_path):
     return lake
 
 
-def take_out(lake, jobs, event=ID, **more):
-    return quarantine(lake.lakehouse, CLICKS, jobs, [event], BY, runners=lake.session, **more)
+def take_out(lake, jobs, event=ID, *, yes=True):
+    return quarantine(lake.lakehouse, CLICKS, jobs, [event], BY, yes=yes, runners=lake.session)
 
 
 def ended(lake, job=JOB):
@@ -112,7 +112,7 @@ LEFT = [row for row in chain(FIRST, POISONED, LATER) if row != POISON]
 
 def test_a_job_that_has_not_read_the_event_goes_on_past_its_planned_batch(lake):
     generation = lake.live("windows").name
-    shown = take_out(lake, [JOB], dry_run=True)
+    shown = take_out(lake, [JOB], yes=False)
     assert (shown.events["clicks"].to_list(), shown.jobs, counts(lake)) == ([666], (), [6, 0])
     assert lake.live("windows").journal.pending()
     assert take_out(lake, [JOB]).jobs == ()
@@ -129,13 +129,13 @@ def test_a_job_that_has_not_read_the_event_goes_on_past_its_planned_batch(lake):
 def test_what_was_taken_out_is_erased_with_its_person_or_told_where_its_file_would_say_whose_it_is(lake):
     take_out(lake, [JOB])
     erasure = ({"user": ["bob"]}, BY)
-    erased = erase(lake.lakehouse, CLICKS, [], *erasure, dry_run=True)
+    erased = erase(lake.lakehouse, CLICKS, [], *erasure)
     places = ("keys in monitoring.edits", "quarantine.clicks", "events.clicks")
     assert erased.rows == dict.fromkeys(places, 1)
     told = "1 line of quarantine.clicks, which cannot be parsed, have a value in another place"
     assert told not in str(erased.not_searched)
     of_paths = replace(CLICKS, sources={"user": Source(path=True), "clicks": Source("user")})
-    assert told in str(erase(lake.lakehouse, of_paths, [], *erasure, dry_run=True).not_searched)
+    assert told in str(erase(lake.lakehouse, of_paths, [], *erasure).not_searched)
 
 
 def test_a_job_that_has_read_the_event_is_computed_again_and_no_other(lake):
@@ -197,7 +197,7 @@ def test_the_event_can_land_again_once_it_is_right_and_be_taken_out_again(lake):
 )
 def test_what_names_no_event_is_refused(lake, stream, event, why):
     with pytest.raises(KeyfoldError, match=why):
-        quarantine(lake.lakehouse, stream, [JOB], [event], BY, runners=lake.session)
+        quarantine(lake.lakehouse, stream, [JOB], [event], BY, yes=True, runners=lake.session)
     assert counts(lake) == [6, 0]
     assert lake.live("windows").journal.pending()
 
@@ -220,8 +220,8 @@ def test_the_command_shows_the_event_and_moves_it_only_if_told(tmp_path):
         str(lakehouse.home),
     ]
     for more, said, left in (
-        ([], "moved: 2\ndry_run: yes\nnext: nothing was changed: give --yes to do it\n", ["k1", "k2", "k3"]),
-        (["--yes"], "moved: 2\ndry_run: no\n", ["k2"]),
+        ([], "moved: 2\napplied: no\nnext: nothing was changed: give --yes to do it\n", ["k1", "k2", "k3"]),
+        (["--yes"], "moved: 2\napplied: yes\n", ["k2"]),
     ):
         found = CliRunner().invoke(app, [*command, *more])
         assert (found.exit_code, found.stdout[-len(said) :]) == (0, said)

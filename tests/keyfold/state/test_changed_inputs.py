@@ -69,14 +69,14 @@ def test_a_job_with_a_further_input_goes_on_where_it_was_and_without_it_again(ho
     home.job = further
     with pytest.raises(IncompatibleState, match="created with: input further: new"):
         home.run()
-    move(home.lakehouse, further, runners=without_spark)
+    move(home.lakehouse, further, yes=True, runners=without_spark)
     home.land(ORDERS, orders(("c", 130, "pie")))
     home.run()
     assert home.table().height == 1
     # What the new input has behind the watermark is late, and says of which input it is.
     assert home.table("late.hours").select("input", "card").rows() == [("further", "a")]
     home.job = BOTH
-    move(home.lakehouse, BOTH, runners=without_spark)
+    move(home.lakehouse, BOTH, yes=True, runners=without_spark)
     home.run(NOON + timedelta(days=1))
     assert sorted(home.table().select("card", "hour", "orders", "payments").rows()) == [
         ("a", NOON, 1, 1),

@@ -36,7 +36,7 @@ def test_the_way_back_of_a_parameter_with_a_column_of_its_own_is_a_refresh(tmp_p
     run_job(lakehouse, there, runners=SPARK)
     assert plan_change(lakehouse, history.job()).verdict == "refresh"
     with pytest.raises(KeyfoldError, match="--full-refresh"):
-        move(lakehouse, history.job(), runners=SPARK)
+        move(lakehouse, history.job(), yes=True, runners=SPARK)
 
 
 def test_what_a_file_says_that_a_parameter_names_decides_and_not_its_path(tmp_path):
@@ -59,7 +59,7 @@ def test_a_job_moved_to_another_value_goes_on_and_every_event_is_accounted_for(t
         put(lakehouse, one.only_input.stream.name, part)
         run_job(lakehouse, one, runners=SPARK)
     assert {change.setting for change in plan_change(lakehouse, two).changes} >= {f"parameter {one}" for one in changed}
-    move(lakehouse, two, runners=SPARK)
+    move(lakehouse, two, yes=True, runners=SPARK)
     for part in parts[2:]:
         put(lakehouse, two.only_input.stream.name, part)
         summary = run_job(lakehouse, two, runners=SPARK)

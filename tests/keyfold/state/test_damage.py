@@ -145,9 +145,9 @@ ANN = '{"user": "ann"}'
     ],
 )
 def test_what_cannot_be_state_seeds_nothing(spark, ran, tmp_path, name, content, given, why):
-    for dry_run in (False, True):
+    for yes in (False, True):
         with Refused(ran, why):
-            bootstrap(ran, windows(), seed(tmp_path, name, content, **given), dry_run=dry_run, runners=spark)
+            bootstrap(ran, windows(), seed(tmp_path, name, content, **given), yes=yes, runners=spark)
 
 
 def test_a_delta_table_that_lost_a_file_seeds_nothing(spark, ran, tmp_path):
@@ -156,13 +156,13 @@ def test_a_delta_table_that_lost_a_file_seeds_nothing(spark, ran, tmp_path):
     (file,) = folder.glob("*.parquet")
     file.unlink()
     with Refused(ran, f"seeds cannot be read: .*{file.name}"):
-        bootstrap(ran, windows(), Bootstrap(str(folder)), runners=spark)
+        bootstrap(ran, windows(), Bootstrap(str(folder)), yes=True, runners=spark)
 
 
 def test_a_seed_whose_events_were_never_ingested_says_what_to_do(spark, lakehouse, tmp_path):
     wanted = seed(tmp_path, "seed.jsonl", '{"user": "ann"}')
     with pytest.raises(KeyfoldError, match=r"events.clicks, which is not in .*keyfold ingest clicks"):
-        bootstrap(lakehouse, windows(), wanted, runners=spark)
+        bootstrap(lakehouse, windows(), wanted, yes=True, runners=spark)
 
 
 def damage_a_partition(generation):
@@ -172,9 +172,9 @@ def damage_a_partition(generation):
 
 
 WRITERS = {
-    "move": lambda spark, lakehouse: move(lakehouse, windows(key_groups=9), runners=spark),
+    "move": lambda spark, lakehouse: move(lakehouse, windows(key_groups=9), yes=True, runners=spark),
     "edit": lambda spark, lakehouse: edit_state(
-        lakehouse, windows(), Edit(("ann", "bob", "cat"), {"clicks": "clicks + 1"}, BY), runners=spark
+        lakehouse, windows(), Edit(("ann", "bob", "cat"), {"clicks": "clicks + 1"}, BY), yes=True, runners=spark
     ),
 }
 
@@ -243,13 +243,13 @@ def test_a_run_that_was_cut_off_is_finished_first(spark, ran, cut_power, write):
 )
 def test_an_edit_that_cannot_be_is_told_and_changes_nothing(spark, ran, keys, corrections, why):
     with Refused(ran, why):
-        edit_state(ran, windows(), Edit(keys, corrections, BY), runners=spark)
+        edit_state(ran, windows(), Edit(keys, corrections, BY), yes=True, runners=spark)
 
 
 def test_a_correction_that_leaves_a_key_without_its_value_is_refused(spark, ran):
     strict = windows(state=windows().state.schema.set(2, pa.field("clicks", pa.int64(), nullable=False)))
     with Refused(ran, "corrections do not give its state: .*clicks is empty in some rows, and may not be"):
-        edit_state(ran, strict, Edit(("bob",), {"clicks": "NULL"}, BY), runners=spark)
+        edit_state(ran, strict, Edit(("bob",), {"clicks": "NULL"}, BY), yes=True, runners=spark)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_correction_that_leaves_a_key_without_its_value_is_refused(spark, ran)
 )
 def test_an_erasure_that_cannot_be_is_told_and_erases_nothing(spark, ran, values, why):
     with Refused(ran, why):
-        erase(ran, CLICKS, [windows()], values, BY, runners=spark)
+        erase(ran, CLICKS, [windows()], values, BY, yes=True, runners=spark)
 
 
 def make_branch(spark, lakehouse):

@@ -129,17 +129,17 @@ def test_no_file_holds_what_was_erased(spark, tmp_path_factory, key, is_private)
         land(landing, key, users, 30)
         ingest(lakehouse, stream, landing, settle=timedelta(0), runners=spark)
         run_job(lakehouse, job, runners=spark)
-        edit_state(lakehouse, job, Edit((key,), {"clicks": "clicks"}, BY), runners=spark)
+        edit_state(lakehouse, job, Edit((key,), {"clicks": "clicks"}, BY), yes=True, runners=spark)
         edited = pl.read_delta(str(lakehouse.monitoring("edits")))["keys"][0]
         assert json.loads(edited) == [{"user": MASK if is_private else key}]
         for table in (lakehouse.quarantine("clicks"), lakehouse.monitoring("edits")):
             compact(table)
         erasure = ({"user": [key]}, BY)
         assert check(lakehouse) == []
-        counted = erase(lakehouse, stream, [job], *erasure, dry_run=True, runners=spark)
+        counted = erase(lakehouse, stream, [job], *erasure, runners=spark)
         assert any("aside/clicks-" in one for one in counted.not_searched)
         shutil.rmtree(str(lakehouse.home / "aside"))
-        erased = erase(lakehouse, stream, [job], *erasure, runners=spark)
+        erased = erase(lakehouse, stream, [job], *erasure, yes=True, runners=spark)
         assert erased.rows == counted.rows
         assert check(lakehouse) == []
         before = ingest_totals(lakehouse, "clicks")

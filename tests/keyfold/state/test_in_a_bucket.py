@@ -24,7 +24,7 @@ def test_a_job_goes_on_from_the_state_that_it_was_seeded_with(spark, lakehouse, 
     run_job(lakehouse, windows(), runners=spark)
     seed = {"user": "zoe", "window": "2026-01-01T00:20:00Z", "clicks": 5, "deadline": "2026-01-01T00:30:00Z"}
     (tmp_path / "seed.jsonl").write_text(json.dumps(seed))
-    made = bootstrap(lakehouse, windows(), Bootstrap(str(tmp_path / "seed.jsonl")), runners=spark)
+    made = bootstrap(lakehouse, windows(), Bootstrap(str(tmp_path / "seed.jsonl")), yes=True, runners=spark)
     assert made.generation == live(lakehouse).name == "generation-0002"
     land(lakehouse, ("zoe", 21), ("dan", 25))
     run_job(lakehouse, windows(), Incremental(advance_to=minutes(90)), runners=spark)

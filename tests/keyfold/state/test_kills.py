@@ -29,12 +29,12 @@ def seed(spark, lakehouse):
     path.write_text(
         '{"user": "zoe", "window": "2026-01-01T00:20:00Z", "clicks": 5, "deadline": "2026-01-01T00:30:00Z"}'
     )
-    bootstrap(lakehouse, windows(), Bootstrap(str(path)), runners=spark)
+    bootstrap(lakehouse, windows(), Bootstrap(str(path)), yes=True, runners=spark)
 
 
 WRITERS = {
     "bootstrap": (seed, windows()),
-    "move": (lambda spark, lakehouse: move(lakehouse, MOVED, runners=spark), MOVED),
+    "move": (lambda spark, lakehouse: move(lakehouse, MOVED, yes=True, runners=spark), MOVED),
     "promote": (lambda spark, lakehouse: promote(lakehouse, "windows", "again"), windows()),
 }
 

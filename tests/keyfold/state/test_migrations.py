@@ -88,7 +88,7 @@ def begin(spark, lakehouse, land, minutes, job):
     """A live generation that has the kept state of a job's version."""
     land(("eve", -60))
     seed = Bootstrap(str(STATES / f"windows-v{job.state.version}.jsonl"), watermark=minutes(5), read_from="latest")
-    bootstrap(lakehouse, job, seed, runners=spark)
+    bootstrap(lakehouse, job, seed, yes=True, runners=spark)
 
 
 @pytest.mark.parametrize("born", [FIRST_JOB, SECOND_JOB], ids=["of version 1", "of version 2"])
@@ -106,7 +106,7 @@ def test_an_old_state_goes_through_every_version_to_the_present_one(
     with pytest.raises(KeyfoldError, match=r"version of state: \d → 3"):
         run_job(lakehouse, THIRD_JOB, runners=spark)
 
-    moved = move(lakehouse, THIRD_JOB, runners=spark)
+    moved = move(lakehouse, THIRD_JOB, yes=True, runners=spark)
     assert (moved.rows_before, moved.rows) == (kept(lakehouse, born).height, 3)
     state = pl.concat(frames_of_state(moved.generation, 0))
     assert_frame_equal(state, kept(lakehouse, THIRD_JOB), check_row_order=False)
@@ -123,12 +123,12 @@ def test_a_version_without_a_migration_is_told_and_nothing_is_moved(lakehouse, w
     gap = with_migrations(THIRD_JOB, {1: count_renamed_and_empty_windows_dropped})
     assert plan_change(lakehouse, gap).verdict == "refresh"
     with pytest.raises(KeyfoldError, match="no migration of its state from version 2"):
-        move(lakehouse, gap, runners=without_spark)
+        move(lakehouse, gap, yes=True, runners=without_spark)
     with pytest.raises(KeyfoldError, match="no migration of its state from version 2"):
         migrate(gap, Lake(lakehouse).live("windows"))
     begin(without_spark, lakehouse, land, minutes, THIRD_JOB)
     with pytest.raises(KeyfoldError, match="no migration of its state from version 3"):
-        move(lakehouse, SECOND_JOB, runners=without_spark)
+        move(lakehouse, SECOND_JOB, yes=True, runners=without_spark)
 
 
 def test_a_migration_that_gives_something_else_leaves_the_old_generation_live(
@@ -141,7 +141,7 @@ def test_a_migration_that_gives_something_else_leaves_the_old_generation_live(
         "windows, .*, batch 0: its rows cannot be converted to state of the changed job: .* count is String, not Int64"
     )
     with pytest.raises(KeyfoldError, match=why):
-        move(lakehouse, wrong, runners=without_spark)
+        move(lakehouse, wrong, yes=True, runners=without_spark)
     assert Lake(lakehouse).live("windows").name == before
     run_job(lakehouse, FIRST_JOB, Incremental(advance_to=minutes(60)), runners=without_spark)
     assert len(rows("windows")) == 4

@@ -154,7 +154,7 @@ def test_state_that_is_read_and_seeded_goes_on_as_if_it_had_never_stopped(tmp_pa
     path = tmp_path / "state.jsonl"
     # As `keyfold state read --to` writes it.
     path.write_text("".join(f"{line}\n" for line in json_lines(read, (), "jsonl")))
-    told = bootstrap(seeded, job, Bootstrap(str(path)), runners=SPARK)
+    told = bootstrap(seeded, job, Bootstrap(str(path)), yes=True, runners=SPARK)
     assert (told.checked.rows, told.new_rows, told.checked.left_empty) == (read.height, 0, ())
     assert told.checked.events == whole.begun_with.totals.open_events
     assert_frame_equal(state_of(seeded, job), state_of(whole.begun, job), check_row_order=False, check_exact=True)
@@ -175,7 +175,7 @@ def test_a_job_moved_to_other_key_groups_goes_on_as_if_it_had_never_stopped(tmp_
     job, parts, whole = history.job(), history.parts(), whole_of(history)
     other = history.job(key_groups=13)
     moved = copied(whole.begun, tmp_path, "moved")
-    told = move(moved, other, runners=SPARK)
+    told = move(moved, other, yes=True, runners=SPARK)
     assert told.rows == told.rows_before == state_of(whole.begun, job).height
     before = tables_of(whole.begun, job)
     for table in job.tables:

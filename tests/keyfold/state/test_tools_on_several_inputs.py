@@ -54,11 +54,11 @@ def test_conservation_counts_each_input_on_after_an_edit_and_a_move(home, withou
     home.land(ORDERS, orders(("a", 0, "tea"), ("b", 70, "jam")))
     home.land(PAYMENTS, payments(("b", 80, 9)))
     home.run()
-    edit_state(home.lakehouse, home.job, Edit(("b",), {"amount": "amount + 1"}, BY), runners=without_spark)
+    edit_state(home.lakehouse, home.job, Edit(("b",), {"amount": "amount + 1"}, BY), yes=True, runners=without_spark)
     read = {"orders": (2, 2), "payments": (1, 1)}
     assert assert_nothing_lost(home.lakehouse, home.job).by_input == read
     home.job = replace(home.job, key_groups=3)
-    move(home.lakehouse, home.job, runners=without_spark)
+    move(home.lakehouse, home.job, yes=True, runners=without_spark)
     home.land(PAYMENTS, payments(("b", 85, 3)))
     home.run()
     read = {"orders": (2, 2), "payments": (2, 2)}
@@ -73,7 +73,7 @@ def test_a_person_is_erased_of_both_inputs_and_the_others_are_counted_on(home, w
     home.land(PAYMENTS, payments(("amaryllis", 6, 1), ("amaryllis", 85, 3)))
     remove_tree(home.lakehouse.landing("orders").parent)
     for stream in (ORDERS, PAYMENTS):
-        erased = erase(home.lakehouse, stream, [home.job], {"card": ["amaryllis"]}, BY, runners=without_spark)
+        erased = erase(home.lakehouse, stream, [home.job], {"card": ["amaryllis"]}, BY, yes=True, runners=without_spark)
         assert erased.rows[f"events.{stream.name}"]
     assert files_that_hold(home.lakehouse, "amaryllis") == []
     home.run(NOON + timedelta(days=1))
@@ -87,7 +87,7 @@ def test_a_seeded_job_goes_on_behind_what_its_state_has_seen_of_each_input(home,
     state = {"card": ["a"], "at": [NOON], "kind": ["order"], "amount": [None], "deadline": [NOON + 60 * MINUTE]}
     pl.DataFrame(state, schema_overrides={"amount": pl.Int64}).write_parquet(tmp_path / "state.parquet")
     wanted = Bootstrap(str(tmp_path / "state.parquet"), watermark=NOON, read_from="latest")
-    told = bootstrap(home.lakehouse, home.job, wanted, runners=without_spark)
+    told = bootstrap(home.lakehouse, home.job, wanted, yes=True, runners=without_spark)
     assert (told.checked.rows, told.new_rows, sorted(told.versions)) == (1, 0, ["events.orders", "events.payments"])
     home.land(PAYMENTS, payments(("a", 30, 7)))
     home.run()
@@ -96,7 +96,7 @@ def test_a_seeded_job_goes_on_behind_what_its_state_has_seen_of_each_input(home,
     assert counted(home) == [("a", NOON, 1, 1, 7)]
     assert home.done.total_events == 2
     with pytest.raises(Misconfigured, match="a version is one table's: give `latest`"):
-        bootstrap(home.lakehouse, home.job, replace(wanted, read_from=1), runners=without_spark)
+        bootstrap(home.lakehouse, home.job, replace(wanted, read_from=1), yes=True, runners=without_spark)
 
 
 def test_by_arrival_every_stream_goes_by_when_its_events_came(home):

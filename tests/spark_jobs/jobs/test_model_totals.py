@@ -18,6 +18,8 @@ def test_what_is_erased_of_a_stream_is_in_no_total(without_spark, lakehouse):
     put(lakehouse, "sales", sales_frame(sales))
     run_job(lakehouse, JOB, runners=without_spark)
     put(lakehouse, "sales", sales_frame([sale("cup", 1, 2, models=["a", "b", "c"], customer="eva")]))
-    erase(lakehouse, SALES, [JOB], {"customer": ["eva"]}, Author("dpo@example.org", "17"), runners=without_spark)
+    erase(
+        lakehouse, SALES, [JOB], {"customer": ["eva"]}, Author("dpo@example.org", "17"), yes=True, runners=without_spark
+    )
     assert_nothing_lost(lakehouse, JOB)
     assert run_job(lakehouse, JOB, runners=without_spark).totals.events == 1

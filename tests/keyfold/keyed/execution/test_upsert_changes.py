@@ -165,7 +165,7 @@ def test_changes_go_on_after_the_state_was_moved(tmp_path):
     site.click(("ann", 0))
     site.run(TOTALS)
     moved = replace(TOTALS, key_groups=9)
-    move(site.lakehouse, moved, runners=site.spark)
+    move(site.lakehouse, moved, yes=True, runners=site.spark)
     site.click(("ann", 1))
     site.run(moved)
     rows = scan_table(site.lakehouse.table("changes.totals")).sort("clicks").collect()

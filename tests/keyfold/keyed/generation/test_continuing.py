@@ -149,7 +149,7 @@ def test_an_argument_that_follows_from_a_parameter_needs_what_the_parameter_need
     ]
     with pytest.raises(IncompatibleState, match="parameter least: 1 → 2"):
         lake.run(other)
-    move(lakehouse, other, runners=lake.session)
+    move(lakehouse, other, yes=True, runners=lake.session)
     assert lake.run(other).counts.events == 0
 
 

@@ -148,6 +148,7 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(lake, lak
         [buys()],
         {"user": ["eva"]},
         Author("dpo@example.org", "request 17"),
+        yes=True,
         runners=lake.session,
     )
     found = check_conservation(lakehouse, buys())
@@ -160,7 +161,11 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(lake, lak
         tmp_path / "state.parquet"
     )
     told = bootstrap(
-        lakehouse, buys(), Bootstrap(str(tmp_path / "state.parquet"), read_from="latest"), runners=lake.session
+        lakehouse,
+        buys(),
+        Bootstrap(str(tmp_path / "state.parquet"), read_from="latest"),
+        yes=True,
+        runners=lake.session,
     )
     live = lake.live("windows")
     assert live.origin is not None

@@ -178,7 +178,7 @@ def test_state_is_read_and_seeded_and_what_it_begins_behind_is_counted_in_copies
     assert sorted(state.select("tag", "posts").rows()) == [("a", 1), ("b", 2)]
     state.write_parquet(tmp_path / "state.parquet")
     land((2, ["c", "a"]), (3, []))
-    told = bootstrap(lakehouse, tags(), Bootstrap(str(tmp_path / "state.parquet")), runners=lake.session)
+    told = bootstrap(lakehouse, tags(), Bootstrap(str(tmp_path / "state.parquet")), yes=True, runners=lake.session)
     origin = lake.live("tags").origin
     assert origin is not None
     assert (origin.events_skipped, origin.events_seeded, told.new_rows) == (3, 3, 3)

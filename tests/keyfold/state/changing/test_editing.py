@@ -49,7 +49,7 @@ def test_a_correction_is_what_its_preview_shows_in_every_partition(lakehouse, wi
         for (user, window), count in COUNTS.items()
     }
     edit = Edit(tuple(USERS[1:]), {"clicks": expression}, Author("a test", "to try it"))
-    edited = edit_state(lakehouse, job, edit, runners=without_spark)
+    edited = edit_state(lakehouse, job, edit, yes=True, runners=without_spark)
     live = Lake(lakehouse).live(job.name)
     state = pl.concat(frames_of_state(live, edited.batch))
     found = {(user, window): count for user, window, count in state.select("user", "window", "clicks").iter_rows()}
@@ -63,16 +63,16 @@ def test_a_correction_is_what_its_preview_shows_in_every_partition(lakehouse, wi
 def test_a_correction_reads_no_file(lakehouse, without_spark):
     edit = Edit(("ann",), {"clicks": "(SELECT z FROM read_csv('/etc/passwd'))"}, Author("a test", "to try it"))
     with pytest.raises(InvalidData, match=r"--set clicks=\(SELECT z .*: SELECT is not allowed"):
-        edit_state(lakehouse, windows(), edit, runners=without_spark)
+        edit_state(lakehouse, windows(), edit, yes=True, runners=without_spark)
 
 
 def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(without_spark, lake, minutes, tmp_path):
     lake.click(("ann", 1), ("bob", 2))
     lake.run(windows())
     edit = Edit(("ann",), {"clicks": "clicks + 41"}, BY)
-    shown = edit_state(lake.lakehouse, windows(), edit, dry_run=True, runners=without_spark)
+    shown = edit_state(lake.lakehouse, windows(), edit, runners=without_spark)
     assert (shown.batch, shown.rows_after["clicks"].to_list()) == (None, [42])
-    edited = edit_state(lake.lakehouse, windows(), edit, runners=without_spark)
+    edited = edit_state(lake.lakehouse, windows(), edit, yes=True, runners=without_spark)
     assert (edited.batch, edited.rows_before["clicks"].to_list()) == (1, [1])
     (_, told), (then, now) = history(lake), (read_state(lake.lakehouse, windows(), batch=batch) for batch in (0, 1))
     assert (told.read, told.made) == (
@@ -97,7 +97,7 @@ def test_a_key_s_state_is_corrected_and_what_was_done_is_written_down(without_sp
 def test_a_key_s_state_is_removed(without_spark, lake, minutes):
     lake.click(("ann", 1), ("bob", 2))
     lake.run(windows())
-    edit_state(lake.lakehouse, windows(), Edit(("ann",), {}, BY), runners=without_spark)
+    edit_state(lake.lakehouse, windows(), Edit(("ann",), {}, BY), yes=True, runners=without_spark)
     assert assert_nothing_lost(lake.lakehouse, windows()).events_read == 1
     summary = lake.run(windows(), Incremental(advance_to=minutes(90)))
     assert lake.rows("windows") == [("bob", minutes(0), 1)]
@@ -113,7 +113,7 @@ def test_wherever_the_power_fails_an_edit_is_done_whole_or_not_at_all(
     without_spark, lake, minutes, monkeypatch, cut_power
 ):
     def write(lakehouse):
-        edit_state(lakehouse, windows(), Edit(("ann",), {"clicks": "7"}, BY), runners=without_spark)
+        edit_state(lakehouse, windows(), Edit(("ann",), {"clicks": "7"}, BY), yes=True, runners=without_spark)
 
     def after(lakehouse):
         there = Lake(lakehouse, without_spark)
@@ -153,7 +153,7 @@ def test_parts_that_an_edit_replaces_are_deleted_once_no_retained_batch_needs_th
     lake.run(windows())
     parts = {path.name for path in lake.live("windows").parts.iterdir()}
     assert parts, "the state is too large for a manifest"
-    edit_state(lake.lakehouse, windows(), Edit(tuple(users), {"clicks": "2"}, BY), runners=without_spark)
+    edit_state(lake.lakehouse, windows(), Edit(tuple(users), {"clicks": "2"}, BY), yes=True, runners=without_spark)
     assert set(lake.done("windows").dropped_parts) == parts
 
 
@@ -162,7 +162,7 @@ def test_a_job_that_reads_the_tables_of_an_edited_one_goes_on(tmp_path):
     site.click(("ann", 0), ("bob", 70))
     site.run(HOURLY)
     site.run(DAILY)
-    edit_state(site.lakehouse, HOURLY, Edit(("bob",), {"clicks": "5"}, BY), runners=site.spark)
+    edit_state(site.lakehouse, HOURLY, Edit(("bob",), {"clicks": "5"}, BY), yes=True, runners=site.spark)
     assert site.run(DAILY).counts.events == 0
     site.run(HOURLY, Incremental(NOON + timedelta(days=2)))
     site.run(DAILY)

@@ -78,9 +78,9 @@ def test_a_move_that_needs_a_refresh_says_so_and_changes_nothing(lakehouse, with
     land(("ann", 1))
     run_job(lakehouse, windows(), runners=without_spark)
     with pytest.raises(KeyfoldError, match=r"input clicks: final at: .* `keyfold run windows --full-refresh`"):
-        move(lakehouse, windows(final_at=STEP_DECIDES), runners=without_spark)
+        move(lakehouse, windows(final_at=STEP_DECIDES), yes=True, runners=without_spark)
     with pytest.raises(KeyfoldError, match=r"no setting of .* has changed"):
-        move(lakehouse, windows(), runners=without_spark)
+        move(lakehouse, windows(), yes=True, runners=without_spark)
     assert Lake(lakehouse).live("windows").name == "generation-0001"
 
 
@@ -89,10 +89,10 @@ def test_the_old_generation_stays_until_it_is_pruned_and_the_new_one_keeps_its_r
 ):
     land(("ann", 1), ("bob", 30))
     run_job(lakehouse, windows(), runners=without_spark)
-    move(lakehouse, windows(key_groups=9), runners=without_spark)
+    move(lakehouse, windows(key_groups=9), yes=True, runners=without_spark)
     (first,) = Lake(lakehouse).live("windows").journal.history(9)
     assert first.read.startswith("move of generation-0001, batch 0: key_groups: 1 row of state; watermark at ")
-    assert prune(lakehouse, "windows", dry_run=True) == ["generation-0001"] == prune(lakehouse, "windows")
+    assert prune(lakehouse, "windows") == ["generation-0001"] == prune(lakehouse, "windows", yes=True)
     assert not (lakehouse.job("windows") / "generation-0001").exists()
     assert rows("windows") == [("ann", minutes(0), 1)]
-    assert prune(lakehouse, "windows") == []
+    assert prune(lakehouse, "windows", yes=True) == []

@@ -31,19 +31,19 @@ def open_windows(*users):
 MAPPING = {"user": "who", "window": "began"}
 
 
-def test_a_dry_run_leaves_everything_as_it_was_and_the_journal_says_what_was_seeded(
+def test_a_look_leaves_everything_as_it_was_and_the_journal_says_what_was_seeded(
     lakehouse, without_spark, land, minutes, tmp_path
 ):
     land(("ann", 1))
     path = tmp_path / "seed.jsonl"
     path.write_text('{"user": "ann", "window": "2026-01-01T00:00:00Z", "clicks": 2}\n')
-    told = bootstrap(lakehouse, windows(), Bootstrap(str(path), read_from="start"), dry_run=True, runners=without_spark)
+    told = bootstrap(lakehouse, windows(), Bootstrap(str(path), read_from="start"), runners=without_spark)
     assert told.generation is None
     assert (told.new_rows, told.checked.left_empty, told.checked.timers) == (1, ("deadline",), {"deadline": 0})
     assert told.sample["user"].to_list() == ["ann"]
     assert live_generation(lakehouse, "windows") is None
     assert not lakehouse.job("windows").exists()
-    bootstrap(lakehouse, windows(), Bootstrap(str(path), read_from="start"), runners=without_spark)
+    bootstrap(lakehouse, windows(), Bootstrap(str(path), read_from="start"), yes=True, runners=without_spark)
     live = live_generation(lakehouse, "windows")
     assert live is not None
     assert live.journal.history(9)[0].read.startswith(f"bootstrap of {path}: 1 row of state; ")
@@ -58,6 +58,7 @@ def test_rows_of_which_a_key_has_one_are_held_to_it(lakehouse, without_spark, la
             lakehouse,
             windows(one_per_key=pl.lit(True)),
             Bootstrap(str(path), read_from="latest"),
+            yes=True,
             runners=without_spark,
         )
 
@@ -67,13 +68,13 @@ def test_a_job_that_never_ran_must_be_told_where_to_read_on(lakehouse, without_s
     path = tmp_path / "seed.jsonl"
     path.write_text('{"user": "ann"}')
     with pytest.raises(KeyfoldError, match="--from-version"):
-        bootstrap(lakehouse, windows(), Bootstrap(str(path)), runners=without_spark)
+        bootstrap(lakehouse, windows(), Bootstrap(str(path)), yes=True, runners=without_spark)
 
 
 def test_a_source_that_is_not_there_is_told_with_those_that_are(lakehouse, without_spark, land):
     land(("ann", 1))
     with pytest.raises(KeyfoldError, match=r"neither a path nor a table of .*events.clicks"):
-        bootstrap(lakehouse, windows(), Bootstrap("events.klicks"), runners=without_spark)
+        bootstrap(lakehouse, windows(), Bootstrap("events.klicks"), yes=True, runners=without_spark)
 
 
 def test_a_partitioned_delta_table_is_a_seed_with_its_partition_columns(
@@ -83,7 +84,11 @@ def test_a_partitioned_delta_table_is_a_seed_with_its_partition_columns(
     seeds = open_windows(("ann", 0, 2), ("zoë / %41", 0, 5)).with_columns(deadline=pl.lit(minutes(10).isoformat()))
     write_deltalake(str(tmp_path / "a table"), seeds, partition_by=["who"])
     bootstrap(
-        lakehouse, windows(), Bootstrap(str(tmp_path / "a table"), MAPPING, read_from="latest"), runners=without_spark
+        lakehouse,
+        windows(),
+        Bootstrap(str(tmp_path / "a table"), MAPPING, read_from="latest"),
+        yes=True,
+        runners=without_spark,
     )
     run_job(lakehouse, windows(), Incremental(advance_to=minutes(60)), runners=without_spark)
     assert rows("windows") == [("ann", minutes(0), 2), ("zoë / %41", minutes(0), 5)]
