@@ -13,6 +13,7 @@ PUBLIC = (
     "keyfold.dagster.plots",
     "keyfold.dagster.quality.asset_checks",
     "keyfold.operators",
+    "keyfold.operators.steps",
     "keyfold.suite",
     "keyfold.testing",
     "keyfold.times",

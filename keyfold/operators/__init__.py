@@ -18,7 +18,7 @@ Each says what becomes of late events and of silent keys, and what its state is.
 - A restart or a replay changes no row, and a batch boundary only where a docstring says so.
 - On a stream that is silent as a whole, open rows close when `idle_timeout` lets event time go on.
 
-A step of one's own keeps the same order with `in_order`, `cut_lifetimes` and `step_job`.
+A step of one's own keeps the same order with `keyfold.operators.steps`.
 
 Their aggregates are the functions in lower case that take a value: `count`, `sum`, `mean`, `first`, …
 """
@@ -43,7 +43,6 @@ from keyfold.operators.aggregation.aggregates import (
 from keyfold.operators.aggregation.chosen_rows import last_rows, top_rows
 from keyfold.operators.aggregation.first_rows import first_rows
 from keyfold.operators.aggregation.last_n import last_n
-from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.aggregation.running_aggregates import WINDOW_END, WINDOW_START, running
 from keyfold.operators.aggregation.running_totals import totals
 from keyfold.operators.aggregation.sessions import sessions
@@ -57,16 +56,14 @@ from keyfold.operators.joins.as_of_join import as_of_join
 from keyfold.operators.joins.interval_join import interval_join
 from keyfold.operators.joins.lookup_join import lookup_join
 from keyfold.operators.joins.window_join import window_join
-from keyfold.operators.ordering import Ordered, in_order
 from keyfold.operators.patterns.pattern import pattern
 from keyfold.operators.patterns.vocabulary import Next, Pattern, Then, Without
-from keyfold.operators.stepping import step_job
 
 __all__ = [
-    "BATCH", "WINDOW_END", "WINDOW_START", "Aggregate", "Held", "Listed", "Next", "Ordered", "Pattern", "Then",
-    "TimeZone", "Without", "alert", "as_of_join", "buffer", "collect", "count", "count_distinct", "cut_lifetimes",
-    "distinct", "divided", "first", "first_rows", "in_order", "interval_join", "last", "last_n", "last_rows",
+    "BATCH", "WINDOW_END", "WINDOW_START", "Aggregate", "Held", "Listed", "Next", "Pattern", "Then",
+    "TimeZone", "Without", "alert", "as_of_join", "buffer", "collect", "count", "count_distinct",
+    "distinct", "divided", "first", "first_rows", "interval_join", "last", "last_n", "last_rows",
     "lookup_join", "max", "mean", "min", "over_pairs", "pattern", "quantile", "running", "sessions", "sessions_until",
-    "sessions_while", "step_job", "sum", "sum_of_decreases", "top_of_windows", "top_rows", "totals", "window_join",
+    "sessions_while", "sum", "sum_of_decreases", "top_of_windows", "top_rows", "totals", "window_join",
     "windows",
 ]  # fmt: skip

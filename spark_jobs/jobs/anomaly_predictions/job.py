@@ -43,7 +43,7 @@ from keyfold import (
     parameter,
     with_parameters,
 )
-from keyfold.operators import step_job
+from keyfold.operators.steps import step_job
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.jobs.anomaly_predictions.step import AnomalyStep
 from spark_jobs.jobs.anomaly_predictions.tables import (

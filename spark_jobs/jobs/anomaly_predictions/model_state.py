@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from keyfold.operators import in_order
+from keyfold.operators.steps import in_order
 from spark_jobs.jobs.anomaly_predictions.models.protocol import Model
 from spark_jobs.jobs.anomaly_predictions.tables import LEARNING, NONE, SERVING, UNLEARNED
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from keyfold import PROCESSING_DEADLINE, Clock, Step, Timeout
-from keyfold.operators import Ordered, cut_lifetimes, in_order
+from keyfold.operators.steps import Ordered, cut_lifetimes, in_order
 from keyfold.times import period_start, shifted
 from spark_jobs.jobs.anomaly_predictions.learning import Learned, complete_windows, every_interval
 from spark_jobs.jobs.anomaly_predictions.model_state import Kept
