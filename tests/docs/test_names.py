@@ -76,7 +76,7 @@ def test_the_engine_page_says_what_each_module_of_the_engine_does():
         named |= {(package, module) for module in re.findall(r"`(\w+)`", modules)} or {(package, "")}
     # The modules of parts have a page of their own.
     there = {(path.parent.name, path.stem) for path in (REPOSITORY / "keyfold" / "keyed").glob("*/*.py")}
-    assert named == {one for one in there if one[0] != "parts" and one[1] != "__init__"} | {("parts", "")}
+    assert named == {one for one in there if one[0] != "state_parts" and one[1] != "__init__"} | {("state_parts", "")}
 
 
 def is_for_the_reader(page, name):
