@@ -19,12 +19,13 @@ from keyfold.keyed.rows.codec import empty
 from keyfold.keyed.rows.hashing import key_hash
 from keyfold.keyed.state_parts.folding import Layers
 from keyfold.keyed.state_parts.manifest import Manifest
+from keyfold.keyed.state_parts.part_reading import unreadable
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.paths import is_table
 from keyfold.lakehouse.presence import named_files
 from keyfold.lakehouse.reading import scan_table
 from keyfold.state.making.sources import fitted, open_source, reading
-from keyfold.state.reading.state_rows import StateRows, unreadable
+from keyfold.state.reading.state_rows import StateRows
 from keyfold.state.rows.lines import json_lines
 from keyfold.storage.place import Place
 

@@ -30,7 +30,7 @@ SCENE_OF = {
     "journal": "runs",
     "generation": "full refresh",
     "going live": "full refresh",
-    "seed": "move of state",
+    "fill": "move of state",
     "promote": "branch and promotion",
     "rebuild": "rebuild",
     "erasure": "erasure",

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from keyfold.errors import InvalidData
 from keyfold.exact_cast import exact_cast
 from keyfold.keyed.rows.codec import polars_schema
+from keyfold.state.making.mapping import StateMapping, check_rows
 from keyfold.state.making.sources import fitted
-from keyfold.state.making.staging import check_rows
 from keyfold.state.rows.keys import wanted_keys
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import windows
@@ -191,7 +191,7 @@ JOB = windows(state=STATE, state_events=pl.lit(0))
 def test_rows_that_would_be_rounded_or_lose_a_field_are_refused_with_the_column(row, column):
     source = pl.DataFrame([{"user": "ann", **row}])
     with pytest.raises(InvalidData, match=rf"{column} is no .* in 1 row \(row 1: "):
-        check_rows(JOB, source.lazy(), {})
+        check_rows(JOB, source.lazy(), StateMapping())
 
 
 def test_a_key_that_would_be_rounded_is_no_other_key():

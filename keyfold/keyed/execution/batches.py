@@ -14,8 +14,8 @@ from keyfold.journal.records import Progress, seconds_left
 from keyfold.keyed.execution.blobs import BLOBS
 from keyfold.keyed.execution.commit import commit, forget, remove_strays, write_changes
 from keyfold.keyed.execution.damage import BatchFailedError
-from keyfold.keyed.execution.handover import handover_for
-from keyfold.keyed.execution.operator import StepError
+from keyfold.keyed.execution.handover import Handover, handover_for
+from keyfold.keyed.execution.operator import PartitionOperator, StepError
 from keyfold.keyed.execution.read import read_slices
 from keyfold.keyed.execution.work import WORKED, BatchResult, read_reports, work_on_partitions
 from keyfold.keyed.generation.batch_records import Counts, KeyedDone, KeyedPlan
@@ -29,12 +29,16 @@ from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.lakehouse.fail_points import reached
 from keyfold.runners import Runners
+from keyfold.runners.runner import OnBatches
 from keyfold.times import from_micros
 
 _ARRIVALS_KEPT = 20
 OnBatch = Callable[[Progress, Counts], None]
-Exchange = Callable[[KeyedPlan, Mapping[int, str]], BatchResult]
-"""Does the work of a batch, given its plan and the file of each state partition's manifest."""
+Tasks = Callable[[KeyedPlan, Mapping[int, str], Handover], tuple[OnBatches, OnBatches]]
+"""Makes what the tasks of a batch do before and after the shuffle (`Runner.exchange`).
+
+It is given the plan, the file of each state partition's manifest by label, and how rows are handed over.
+"""
 
 
 class Batches:
@@ -44,7 +48,8 @@ class Batches:
         runners, lakehouse, job: as in `run_job`.
         next_plan: plans more batches and returns the first of them; None if there is nothing more to do.
         on_batch: is called after each batch.
-        exchange: does the work of a batch in place of the runners, as an edit of state does.
+        tasks: what the tasks of a batch do, where it is not to read events and call the job's step (`writing_state`).
+        edited: what a batch of these tasks changes, if it is an edit.
 
     Attributes:
         seconds: duration of each batch.
@@ -58,10 +63,11 @@ class Batches:
         generation: Generation,
         next_plan: Callable[[], KeyedPlan | None],
         on_batch: OnBatch | None = None,
-        exchange: Exchange | None = None,
+        tasks: Tasks | None = None,
+        edited: str = "",
     ) -> None:
         self._runners, self._lakehouse, self._job, self._generation = runners, lakehouse, job, generation
-        self._next_plan, self._on_batch, self._exchange = next_plan, on_batch, exchange or self._by_runner
+        self._next_plan, self._on_batch, self._tasks, self._edited = next_plan, on_batch, tasks or self._step, edited
         self._journal = generation.journal
         self._run_began: dict[int, tuple[float, int]] = {}
         self.seconds: list[float] = []
@@ -99,7 +105,7 @@ class Batches:
         reached("state: manifests written")
         self.runner = self._runners.reason(plan.bytes)
         seconds = time.monotonic() - began
-        done = make_done(job, before, plan, worked, manifests, runner=self.runner, seconds=seconds)
+        done = make_done(job, before, plan, worked, manifests, edited=self._edited, runner=self.runner, seconds=seconds)
         # From here on the batch counts. After a crash, the next run makes its Delta commits.
         self._journal.write_done(done)
         commit(self._runners, job, generation, done)
@@ -111,16 +117,25 @@ class Batches:
         self._report_progress(plan, done)
         return done
 
-    def _by_runner(self, plan: KeyedPlan, manifests: Mapping[int, str]) -> BatchResult:
-        job, generation, runner = self._job, self._generation, self._runners.for_bytes(plan.bytes)
+    def _exchange(self, plan: KeyedPlan, manifests: Mapping[int, str]) -> BatchResult:
+        runner, partitions, splits = (
+            self._runners.for_bytes(plan.bytes),
+            self._generation.partitions,
+            self._generation.splits,
+        )
         runner.check_shared(self._lakehouse.home)
-        tables, partitions, splits = input_tables(self._lakehouse, job), generation.partitions, generation.splits
-        handover = handover_for(runner)
-        read = read_slices(job, self._journal.folder, tables, partitions, splits, handover)
-        work = work_on_partitions(job, generation, manifests, handover)
+        read, work = self._tasks(plan, manifests, handover_for(runner))
         numbers = range(plan.batch * splits, (plan.batch + 1) * splits)
         # The result is bounded: one row for each written file, each changed state partition and each task.
         return read_reports(runner.exchange(read, numbers, BLOBS, partitions, work, WORKED).to_pylist())
+
+    def _step(self, plan: KeyedPlan, manifests: Mapping[int, str], handover: Handover) -> tuple[OnBatches, OnBatches]:
+        job, generation, tables = self._job, self._generation, input_tables(self._lakehouse, self._job)
+        operator = PartitionOperator(job, generation.responses, generation.parts, handover)
+        return (
+            read_slices(job, self._journal.folder, tables, generation.partitions, generation.splits, handover),
+            work_on_partitions(job, generation, manifests, operator.call),
+        )
 
     def _report_progress(self, plan: KeyedPlan, done: KeyedDone) -> None:
         if self._on_batch is None:
@@ -140,6 +155,7 @@ def make_done(
     worked: BatchResult,
     manifests: str,
     *,
+    edited: str = "",
     runner: str,
     seconds: float,
 ) -> KeyedDone:
@@ -147,6 +163,7 @@ def make_done(
 
     Args:
         manifests: the file with the manifests of changed state partitions.
+        edited: what an edit changed; empty for any other batch, and for one that was cut off.
         runner: which runner the batch had, and why.
         seconds: how long it took.
     """
@@ -161,7 +178,7 @@ def make_done(
     rows = {table.name: sum(file.rows for file in tables.get(table.name, ())) for table in job.tables}
     # Totals come from the previous record, and not from the tables: a repeated batch counts the same.
     totals += Counts(worked.report.events, rows, worked.report.open_change)
-    edited_events = worked.report.open_change if worked.edited else 0
+    edited_events = worked.report.open_change if edited else 0
     counted = worked.report.by_input or [0] * len(job.inputs)
     by_input = dict(zip(job.inputs, counted, strict=True)) if job.counts_inputs else {}
     written_before = before.written_events if before else plan.seed.written_events if plan.seed else 0
@@ -195,7 +212,7 @@ def make_done(
         by_input=by_input,
         rows=rows,
         open_change=worked.report.open_change,
-        edited=worked.edited or ("nothing, since it was cut off" if plan.edit else ""),
+        edited=edited or ("nothing, since it was cut off" if plan.edit else ""),
         edited_events=(before.edited_events if before else 0) + edited_events,
         written_events=written_before + worked.report.written_events,
         total_events=totals.events + edited_events,

@@ -1,4 +1,4 @@
-"""Blobs: the form in which a runner shuffles events, the clock and seeded state to state partitions, without decoding them."""
+"""Blobs: the form in which a runner shuffles events, the clock and rows of state to state partitions, without decoding them."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,15 +16,10 @@ from keyfold.keyed.state_parts.manifest import NEVER, Manifest
 from keyfold.runners.runner import PARTITION
 
 BLOBS = pa.schema([(PARTITION, pa.int32()), ("sequence", pa.int64()), ("payload", pa.binary())])
-"""A blob of events of a state partition (its label). `sequence` orders the blobs of a batch, or is `CLOCK` or `SEED`."""
+"""A blob of events of a state partition (its label). `sequence` orders the blobs of a batch, or is `CLOCK`."""
 
 CLOCK = -1
 """`sequence` of the blob with the batch's clock."""
-SEED = -2
-"""`sequence` of the first blob of seeded state (`seeding`); further ones count down."""
-
-SEED_RANGES = 16
-"""Number of ranges of slots that a partition's seed is divided into, so that a worker holds one range at a time."""
 
 
 class BatchClock(NamedTuple):

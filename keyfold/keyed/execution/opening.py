@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from keyfold.errors import Damaged, NotFound
-from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.keyed.execution.commit import commit, forget, remove_strays
-from keyfold.keyed.execution.new_generation import new_branch, new_generation
-from keyfold.keyed.generation.continuing import check_generation
+from keyfold.keyed.execution.filling import fill
+from keyfold.keyed.execution.generation_sources import Events
+from keyfold.keyed.generation.continuing import agreeing_tables, check_generation
 from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation
 from keyfold.keyed.generation.going_live import finish_going_live, go_live
 from keyfold.keyed.generation.manifests import files_of, read_manifests
@@ -57,12 +57,13 @@ def generation_of_run(runners: Runners, lakehouse: Lakehouse, job: KeyedJob, mod
     # A crash may have come between the decision that a generation goes live and the commits of its tables.
     finish_going_live(lakehouse, job.name)
     if isinstance(mode, Replay):
-        generation = new_branch(runners, lakehouse, job, mode.branch, (mode.since, mode.until))
+        source = Events((mode.since, mode.until))
+        generation = fill(runners, lakehouse, job, source, branch=mode.branch).generation
     elif isinstance(mode, FullRefresh):
-        generation = new_generation(runners, lakehouse, job)
+        generation = fill(runners, lakehouse, job).generation
     # The first generation goes live before it is filled: it replaces no tables that readers use.
     elif (live := live_generation(lakehouse, job.name)) is None:
-        generation = new_generation(runners, lakehouse, job, at_address=True)
+        generation = fill(runners, lakehouse, job, at_address=True).generation
         go_live(lakehouse, generation)
     else:
         generation = live
@@ -83,14 +84,13 @@ def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation
     """Check that journal, state and tables agree; returns whether the tables have all commits of the last batch."""
     where = f"job {job.name}, {generation.name}"
     check_inputs(lakehouse, generation, where)
-    tables = {table.name: generation.table(table.name) for table in job.tables}
-    opened = check_tables(generation.journal, tables, generation.ids, generation.identity, where, REMEDY)
+    opened, is_committed = agreeing_tables(generation, where, REMEDY)
     for table in job.tables:
         # Before a batch counts, which could not be merged.
         if table.mode == "upsert":
-            check_mergeable(opened[table.name], tables[table.name])
+            check_mergeable(opened[table.name], generation.table(table.name))
     try:
         read_manifests(generation.manifests, files_of(generation.journal.last_done()))
     except Damaged as error:
         raise Damaged(f"{where}: {error}; restore it from a backup, or {REMEDY}") from error
-    return has_taken_all(generation.journal, opened, generation.identity)
+    return is_committed

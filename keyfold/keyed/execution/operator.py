@@ -4,7 +4,7 @@ Keys with events or a due timer are needed. Their rows are read from the partiti
 `work` calls the operator in a task.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from keyfold.keyed.calling.slots import (
     union,
 )
 from keyfold.keyed.calling.step_call import Called, count, refuse_other_keys
-from keyfold.keyed.execution.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, PartitionReport, report_of
+from keyfold.keyed.execution.blobs import CLOCK, BatchClock, PartitionReport, report_of
 from keyfold.keyed.execution.failing_event import AskedError, NoResponses, described_event, failing_event
 from keyfold.keyed.execution.handover import Handover
 from keyfold.keyed.job.contract import KeyedJob
@@ -68,6 +68,9 @@ class PartitionResult(NamedTuple):
 Emitted = Generator[tuple[str, pl.DataFrame], None, PartitionResult]
 """Rows of a state partition for tables, by the table's name, and the partition's result."""
 
+WorkOnPartition = Callable[[Sequence[tuple[int, Any]], Manifest | None], Emitted]
+"""Works on a state partition, given `sequence` and `payload` of its blobs, and the manifest of its state; None without state."""
+
 
 class PartitionOperator:
     """Calls a job's step for one state partition at a time, with its events, the rows of their keys, and the clock.
@@ -92,16 +95,14 @@ class PartitionOperator:
             StepError: the step raised, or its result does not fit the declarations.
             Damaged: the state cannot be read.
         """
-        clock, blobs, seeds = BatchClock(0, 0, 0, 0), [], []
+        clock, blobs = BatchClock(0, 0, 0, 0), []
         for sequence, payload in rows:
             if sequence == CLOCK:
                 clock = BatchClock.unpack(bytes(payload))
             else:
-                (seeds if sequence <= SEED else blobs).append((sequence, payload))
+                blobs.append((sequence, payload))
         job = self._job
         with errors_without_values(f"job {job.name}", job.private), self._damage_explained():
-            if seeds:
-                return self._begin(seeds)
             # In the order of the plan, and not in that of the tasks' ends: a repeated batch must return the same rows.
             blobs.sort(key=lambda blob: blob[0])
             return (yield from self._advance([payload for _, payload in blobs], clock, old))
@@ -136,29 +137,6 @@ class PartitionOperator:
         report = report_of(count(events, job.events), open_change, new, by_input)
         report = report._replace(written_events=written_events)
         return PartitionResult(report, new if new.parts else None, tuple(dropped))
-
-    def _begin(self, seeds: list[tuple[int, bytes]]) -> "PartitionResult":
-        """Store the state that the partition starts with; its due timers fire in the next batch."""
-        job, ranges = self._job, [[] for _ in range(SEED_RANGES)]
-        for sequence, payload in sorted(seeds, reverse=True):
-            # Sequences count down from `SEED`, so the reverse order is that of the files. Each unit has one for each range of
-            # slots.
-            ranges[(SEED - sequence) % SEED_RANGES].append(payload)
-        open_events = 0
-
-        def frames() -> Iterator[pl.DataFrame]:
-            nonlocal open_events
-            for payloads in ranges:
-                if payloads:
-                    rows = pl.concat(map(self._handover.unpack, payloads), rechunk=True)
-                    open_events += count(rows, job.state.events)
-                    yield rows.with_columns(pl.Series(SLOT, slots_of(job, rows)))
-
-        state = PartitionState(job, self._parts, None, 0, SIZES)
-        # `frames` counts events while the rows are written, so that only one range is in memory.
-        begun = state.begin(frames())
-        begun = replace(begun, open_events=open_events)
-        return PartitionResult(report_of(0, open_events, begun), begun if begun.parts else None)
 
     def _call(
         self, needed: Slots, state: pl.DataFrame, events: pl.DataFrame, clock: Clock

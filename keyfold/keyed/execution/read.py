@@ -8,18 +8,17 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Damaged, InvalidData
 from keyfold.journal import Journal
 from keyfold.journal.records import Done
-from keyfold.keyed.calling.slots import key_groups_of, partition_labels, slots_of
-from keyfold.keyed.execution.blobs import CLOCK, SEED, SEED_RANGES, BatchClock, blobs, cut_rows, partition_numbers
+from keyfold.keyed.calling.slots import partition_labels, slots_of
+from keyfold.keyed.execution.blobs import CLOCK, BatchClock, blobs, cut_rows, partition_numbers
 from keyfold.keyed.execution.failing_event import described_row, failing_event
 from keyfold.keyed.execution.handover import Handover
-from keyfold.keyed.generation.batch_records import KeyedPlan, PlannedFile
+from keyfold.keyed.generation.batch_records import KeyedPlan
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import tagged
 from keyfold.keyed.job.inputs import Input
@@ -61,16 +60,14 @@ class Unit(NamedTuple):
 
 def units(plan: KeyedPlan, tables: dict[str, Place]) -> list[Unit]:
     """Divide the files of a batch into units."""
-    return _cut((one.input, tables[one.table], file) for one in plan.inputs for file in one.files)
-
-
-def _cut(files: Iterable[tuple[str, Place, PlannedFile]], rows_a_unit: int = _ROWS_A_UNIT) -> list[Unit]:
     # The numbers depend on the plan only: a repeated batch reads the same units in the same splits.
     cut: list[Unit] = []
-    for name, folder, file in files:
-        for offset in range(0, file.rows, rows_a_unit):
-            rows = min(rows_a_unit, file.rows - offset)
-            cut.append(Unit(len(cut), name, folder / file.path, offset, rows, file.whole))
+    for input_ in plan.inputs:
+        for file in input_.files:
+            path = tables[input_.table] / file.path
+            for offset in range(0, file.rows, _ROWS_A_UNIT):
+                rows = min(_ROWS_A_UNIT, file.rows - offset)
+                cut.append(Unit(len(cut), input_.input, path, offset, rows, file.whole))
     return cut
 
 
@@ -103,9 +100,6 @@ def read_slices(
         # One split sends the clock to all partitions, since a task works only on partitions that get a row.
         if 0 in mine:
             yield _clocks(job, plan, labels)
-        if plan.seed is not None:
-            files = [("", journal.parent / "seed", file) for file in plan.seed.files]
-            yield from _seeds(job, labels, files, splits, mine, handover)
         waiting: list[pl.DataFrame] = []
         rows = size = 0
         sequence = 0
@@ -132,7 +126,6 @@ def read_slices(
 
 def _clocks(job: KeyedJob, plan: KeyedPlan, labels: tuple[int, ...]) -> pa.RecordBatch:
     """Make a blob with the clock for every partition, so that those without events are worked on too."""
-    # A plan that seeds state has no watermarks of inputs. Its batch calls no step.
     watermarks = [plan.clock.watermarks.get(name, plan.clock.watermark) for name in job.inputs]
     clock = BatchClock(
         plan.batch,
@@ -143,29 +136,6 @@ def _clocks(job: KeyedJob, plan: KeyedPlan, labels: tuple[int, ...]) -> pa.Recor
         plan.lookups,
     )
     return blobs(labels, [CLOCK] * len(labels), [clock.pack()] * len(labels))
-
-
-def _seeds(
-    job: KeyedJob,
-    labels: tuple[int, ...],
-    files: list[tuple[str, Place, PlannedFile]],
-    splits: int,
-    mine: set[int],
-    handover: Handover,
-) -> Iterator[pa.RecordBatch]:
-    """Read a split's share of the seeded state, and make a blob for each partition and range of slots."""
-    # Large units: each makes a blob for every partition and range, and small blobs cost as much as large ones.
-    for unit in _cut(files, _ROWS_AT_ONCE):
-        if unit.number % splits in mine:
-            rows = scan_rows(unit.path, unit.offset, unit.rows).collect().rechunk()
-            rows = conform(rows, job.state.schema, "seeded state")
-            slots = slots_of(job, rows)
-            ranges = key_groups_of(slots) * np.uint64(SEED_RANGES) // np.uint64(job.key_groups)
-            # One sort cuts the rows by partition and range.
-            parts = partition_numbers(slots, len(labels)) * SEED_RANGES + ranges.astype(np.uint16)
-            for part, payload in cut_rows(rows, parts, len(labels) * SEED_RANGES, handover):
-                partition, number = divmod(part, SEED_RANGES)
-                yield blobs([labels[partition]], [SEED - unit.number * SEED_RANGES - number], [payload])
 
 
 def _reader(

@@ -13,8 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.keyed.execution.blobs import NOTHING, PartitionReport
-from keyfold.keyed.execution.handover import Handover
-from keyfold.keyed.execution.operator import PartitionOperator
+from keyfold.keyed.execution.operator import WorkOnPartition
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.generation.manifests import read_manifests
 from keyfold.keyed.job.contract import KeyedJob
@@ -47,27 +46,25 @@ class BatchResult:
         report: the sum over all state partitions.
         manifests: the new manifests of changed state partitions, by label; None for a partition that has no state any more.
         dropped: files of parts that the state no longer needs.
-        edited: what an edit changed; empty for any other batch.
     """
 
     files: dict[str, list[WrittenFile]] = field(default_factory=dict)
     report: PartitionReport = NOTHING
     manifests: dict[int, bytes | None] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
-    edited: str = ""
 
 
 def work_on_partitions(
-    job: KeyedJob, generation: Generation, manifests: Mapping[int, str], handover: Handover
+    job: KeyedJob, generation: Generation, manifests: Mapping[int, str], work: WorkOnPartition
 ) -> OnBatches:
     """Make the function that takes rows of `blobs.BLOBS`, all of a state partition together, and returns rows of `WORKED`.
 
     Args:
         manifests: the file of each partition's manifest, by label.
-        handover: makes rows of payloads.
+        work: works on a partition.
     """
     # The parts of a generation that a task needs: a `Generation` would be pickled with its whole record.
-    responses, parts, stored = generation.responses, generation.parts, generation.manifests
+    stored = generation.manifests
     folders = {table.name: generation.table(table.name) for table in job.tables}
     tables = {table.name: table for table in job.tables}
 
@@ -78,11 +75,10 @@ def work_on_partitions(
             for label, sequence, payload in zip(labels, sequences, batch.column("payload"), strict=True):
                 # As a buffer: `as_py` would copy the blob.
                 blobs[label].append((sequence, payload.as_buffer()))
-        operator = PartitionOperator(job, responses, parts, handover)
         old = read_manifests(stored, manifests, blobs)
         for label in sorted(blobs):
             before = Manifest.unpack(old[label]) if label in old else None
-            report, after, dropped = yield from operator.call(blobs.pop(label), before)
+            report, after, dropped = yield from work(blobs.pop(label), before)
             result.report += report
             result.dropped += dropped
             if after != before:

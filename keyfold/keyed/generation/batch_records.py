@@ -99,11 +99,11 @@ class InputTime(Record):
 
 
 class Seed(Record):
-    """The state that a generation starts with, and the counts up to then.
+    """The state that a generation begins with, and the counts up to then.
 
     Attributes:
         origin: what made the state, and of what.
-        files: files of state rows, below the generation's folder `seed`.
+        state_rows, state_bytes: size of what it was made of.
         events: events that had reached a step, with those in the state.
         by_input: the same by input; empty where that is not known.
         rows: rows in the tables that it starts with, by table.
@@ -111,7 +111,8 @@ class Seed(Record):
     """
 
     origin: str
-    files: tuple[PlannedFile, ...]
+    state_rows: int
+    state_bytes: int
     events: int
     rows: dict[str, int]
     by_input: dict[str, int] = Field(default_factory=dict)
@@ -124,7 +125,7 @@ class KeyedPlan(Plan):
 
     Attributes:
         inputs: the part of each table that it reads.
-        seed: the state that the batch loads. Such a batch is the first of its generation, and reads no events.
+        seed: the state that the batch writes. Such a batch is the first of its generation, and reads no events.
         edit: describes an edit of state; empty for any other batch. An edit reads no events, and writes to no table. One that
             was cut off is committed by the next run as a batch that edits nothing.
         new_code: what changed in the code of the job's functions before this batch; empty for nothing.
@@ -154,15 +155,14 @@ class KeyedPlan(Plan):
     @property
     def bytes(self) -> int:
         """Bytes of the files that the batch reads, some of them in part."""
-        seed = self.seed.files if self.seed else ()
-        return sum(file.bytes for file in (*seed, *(file for one in self.inputs for file in one.files)))
+        of_events = sum(file.bytes for input_ in self.inputs for file in input_.files)
+        return of_events + (self.seed.state_bytes if self.seed else 0)
 
     def describe(self) -> str:
         """Describe the batch's input in a line."""
         if self.seed is not None:
-            rows = sum(file.rows for file in self.seed.files)
             watermark = f"watermark at {self.clock.watermark:%Y-%m-%d %H:%M:%S}"
-            return f"{self.seed.origin}: {counted(rows, 'row')} of state; {watermark}"
+            return f"{self.seed.origin}: {counted(self.seed.state_rows, 'row')} of state; {watermark}"
         if self.edit:
             return self.edit
         files = sum(len(one.files) for one in self.inputs)

@@ -1,12 +1,15 @@
-"""Decide whether a job can continue its generation, and record from which batch on its functions have other code.
+"""Decide whether a job can continue its generation, whether that is whole, and record from which batch on its functions have other code.
 
 HOME/jobs/<job>/<generation>/code.json   the code of the last run, where it is not that which the generation was created with
 """
 
+from deltalake import DeltaTable
 from pydantic import ValidationError
 
-from keyfold.errors import IncompatibleState
+from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
+from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.journal.records import Record
+from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.declaration import FunctionCode, declaration_of
 from keyfold.keyed.generation.declaration_changes import Difference, code_differences, differences, like_recorded
 from keyfold.keyed.generation.generations import Generation
@@ -51,6 +54,41 @@ def _may_differ(difference: Difference, job: KeyedJob) -> bool:
         # Also where it was not free when the generation was created.
         return difference.path[0] in job.free_parameters
     return difference.is_code or difference.is_free
+
+
+def agreeing_tables(generation: Generation, where: str, remedy: str) -> tuple[dict[str, DeltaTable], bool]:
+    """Check that a generation's tables agree with its journal; returns them, and whether they have all commits of the last batch.
+
+    Args:
+        where: describes the generation, for messages.
+        remedy: what to do if they do not agree.
+
+    Raises:
+        KeyfoldError: a table is gone or is another one, or does not have the batches that the journal has committed.
+    """
+    tables = {name: generation.table(name) for name in generation.record.table_ids}
+    opened = check_tables(generation.journal, tables, generation.ids, generation.identity, where, remedy)
+    return opened, has_taken_all(generation.journal, opened, generation.identity)
+
+
+def complete_batch(generation: Generation) -> KeyedDone:
+    """Return the last commit record of a generation, after a check that its last run is complete.
+
+    Raises:
+        KeyfoldError: it has no batch, its last run was interrupted, or a table is gone or does not agree with the journal.
+    """
+    job, done = generation.record.job, generation.journal.last_done()
+    where, run = f"job {job}, {generation.name}", f"run the job once first: `keyfold run {job}`"
+    if done is None:
+        raise NotFound(f"{where}: no batch is done yet; {run}")
+    # An edit that was cut off has changed nothing.
+    if any(not plan.edit for plan in generation.journal.pending()):
+        raise KeyfoldError(f"{where}: its last run was cut off; {run}")
+    # Without this check, the rows of a missing table would be lost silently.
+    if not agreeing_tables(generation, where, f"start over: `keyfold run {job} --full-refresh`")[1]:
+        # A run makes the missing commits from the commit record. Here their rows would be lost.
+        raise KeyfoldError(f"{where}: a table lacks its last batch, which the next run commits; {run}")
+    return done
 
 
 def code_of_generation(generation: Generation) -> CodeRecord:

@@ -1,7 +1,7 @@
 """Find and replace generations: a job's journal, state and tables, which are replaced together.
 
 The live generation's tables are at `tables/<table>` below the lakehouse directory. A generation that is created beside the live
-one (`execution.new_generation`) fills tables of its own, aside, until it goes live (`going_live`). A branch is a generation beside
+one (`execution.filling`) fills tables of its own, aside, until it goes live (`going_live`). A branch is a generation beside
 the live one: a replay of a time range, or of all events. The latter can be promoted.
 """
 
@@ -57,11 +57,6 @@ class Generation:
     def origin(self) -> Origin | None:
         """The origin of its first state; None if it started without state."""
         return self.record.origin
-
-    @property
-    def seed(self) -> Place:
-        """The folder with the state that it started with."""
-        return self.folder / "seed"
 
     @property
     def journal(self) -> Journal[KeyedPlan, KeyedDone]:
@@ -132,7 +127,7 @@ class Generation:
     @property
     def checksummed(self) -> dict[str, Place]:
         """The files and folders whose checksums are recorded, by name."""
-        parts = {name: self.folder / name for name in (RECORD, "journal", "seed")}
+        parts = {name: self.folder / name for name in (RECORD, "journal")}
         # Of a branch, this leads to no file.
         parts[LIVE] = self.address.parent / LIVE
         names = self.record.table_ids

@@ -3,11 +3,13 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
 import polars as pl
 
+from keyfold.errors import Damaged
 from keyfold.keyed.calling.slots import Slots
 from keyfold.keyed.state_parts.folding import Layers
 from keyfold.keyed.state_parts.manifest import Manifest
@@ -16,7 +18,22 @@ from keyfold.storage.place import Place
 _THREADS = 4
 """Frames that are read at the same time. More of them mostly wait for the processor, and take memory."""
 
-Made = TypeVar("Made")
+REMEDY = "nothing was changed; restore it from a backup, or read another batch or generation"
+
+Result = TypeVar("Result")
+
+
+@contextmanager
+def unreadable(state: str) -> Iterator[None]:
+    """Name a state and a remedy in errors of reading it.
+
+    Raises:
+        Damaged: a manifest or a part is damaged.
+    """
+    try:
+        yield
+    except Damaged as error:
+        raise Damaged(f"{state}: its state cannot be read: {error}; {REMEDY}") from error
 
 
 def partition_reads(
@@ -56,9 +73,9 @@ def partition_reads(
         yield partial(read, lambda one: one.of(slots, columns))
 
 
-def in_threads(tasks: Iterable[Callable[[], Made]]) -> Iterator[Made]:
+def in_threads(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
     """Call functions in a few threads, and yield their results in order; few are computed ahead."""
-    waiting: deque[Future[Made]] = deque()
+    waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(_THREADS) as pool:
         try:
             for task in tasks:
@@ -68,5 +85,5 @@ def in_threads(tasks: Iterable[Callable[[], Made]]) -> Iterator[Made]:
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            for one in waiting:
-                one.cancel()
+            for future in waiting:
+                future.cancel()

@@ -7,35 +7,26 @@ commit record names the manifests of the changed state partitions. So the state 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 
 import numpy as np
 import polars as pl
 
 from keyfold.errors import Damaged, InvalidData, NotFound, counted
-from keyfold.keyed.calling.slots import SLOT, Slots, distinct, partition_labels, slots_of
-from keyfold.keyed.calling.step_call import count
+from keyfold.keyed.calling.slots import distinct, slots_of
 from keyfold.keyed.execution.batches import Batches
-from keyfold.keyed.execution.blobs import partition_numbers, report_of
-from keyfold.keyed.execution.work import BatchResult
+from keyfold.keyed.execution.writing_state import ChangeRows, changed_state
 from keyfold.keyed.generation.batch_records import KeyedPlan
-from keyfold.keyed.generation.continuing import check_generation
+from keyfold.keyed.generation.continuing import check_generation, complete_batch
 from keyfold.keyed.generation.generations import Generation, live_generation
-from keyfold.keyed.generation.manifests import read_manifests
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.rows.codec import conform, polars_schema
-from keyfold.keyed.state_parts.manifest import Manifest
-from keyfold.keyed.state_parts.partition_state import PartitionState
+from keyfold.keyed.rows.codec import empty, polars_schema
 from keyfold.lakehouse import Lakehouse, exclusive
-from keyfold.privacy import describe_error, masked
+from keyfold.privacy import masked
 from keyfold.runners import Runners
 from keyfold.state.changing.audit import Author, record_edit
-from keyfold.state.changing.state_rewriting import ChangeRows, filled, last_batch
-from keyfold.state.making.sources import fitted
-from keyfold.state.making.staging import private_in_state
+from keyfold.state.making.mapping import StateMapping, as_state, check_rows, private_in_state
 from keyfold.state.reading.reader import read_state
 from keyfold.state.rows.keys import Key, WantedKeys, wanted_keys
-from keyfold.state.rows.sql_expressions import sql_expression
 
 
 @dataclass(frozen=True)
@@ -82,24 +73,21 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, yes: bool = F
     wanted = wanted_keys(edit.keys, job.key, job.state.schema)
     if wanted is None:
         raise InvalidData(f"job {job.name}: no keys are given; name them with --key ({', '.join(job.key)})")
-    change = _change(job, wanted, edit.corrections)
+    corrections = _corrections(job, edit.corrections)
+    change = _change(job, wanted, corrections)
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
         live = live_generation(lakehouse, job.name)
         if live is None:
             raise NotFound(f"job {job.name} has never run: it has no state")
-        done = last_batch(job, live)
+        done = complete_batch(live)
         kinds = polars_schema(job.state.schema)
         before = read_state(lakehouse, job, keys=edit.keys).polars()
         before = before.select(pl.col(name).cast(kind) for name, kind in kinds.items())
         if not before.height:
             raise NotFound(f"job {job.name}: none of these keys has state in {live.name}")
-        try:
-            after = filled(change(before), job.state.schema)
-        except (pl.exceptions.PolarsError, ValueError) as error:
-            raise InvalidData(
-                f"job {job.name}: the corrections do not give its state: {describe_error(error, job.private)}; nothing "
-                "was changed"
-            ) from None
+        if corrections.texts:
+            check_rows(job, before.lazy(), corrections)
+        after = change(before)
         if not yes:
             return Edited(job.name, None, before, after)
         check_generation(live, job)
@@ -114,8 +102,9 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, yes: bool = F
         live.journal.withdraw()
         live.journal.write_plans([plan])
         slots = distinct(np.sort(slots_of(job, before)))
-        exchange = partial(_exchange, job, live, change, slots)
-        Batches(runners, lakehouse, job, live, lambda: None, exchange=exchange).work()
+        tasks = changed_state(job, live, slots, change)
+        edited = f"{counted(after.height, 'row')} of state in place of {before.height:,}"
+        Batches(runners, lakehouse, job, live, lambda: None, tasks=tasks, edited=edited).work()
         live.record_checksums()
     keys = masked(changed, private_in_state(job)).to_dicts()
     # Outside of the job's lock: the table of edits has a lock of its own.
@@ -134,7 +123,7 @@ def _plan(live: Generation, last: int, edit: str) -> KeyedPlan:
             "run": last + 1,
             "batches": 1,
             "planned_at": datetime.now(UTC),
-            "inputs": tuple(one.model_copy(update={"files": ()}) for one in before.inputs),
+            "inputs": tuple(input_.model_copy(update={"files": ()}) for input_ in before.inputs),
             "seed": None,
             "edit": edit,
             "clock": before.clock.model_copy(update={"previous_watermark": before.clock.watermark, "advanced_by": ""}),
@@ -145,81 +134,27 @@ def _plan(live: Generation, last: int, edit: str) -> KeyedPlan:
     )
 
 
-def _exchange(
-    job: KeyedJob, live: Generation, change: ChangeRows, slots: Slots, plan: KeyedPlan, files: Mapping[int, str]
-) -> BatchResult:
-    """Change the rows of some slots, in this process: an edit is of few keys, and reads no other partitions' parts."""
-    result, had, has = BatchResult(), 0, 0
-    labels = np.array(partition_labels(live.partitions))[partition_numbers(slots, live.partitions)]
-    for label, packed in read_manifests(live.manifests, files).items():
-        old, mine = Manifest.unpack(packed), slots[labels == label]
-        if not mine.size:
-            result.report += report_of(0, 0, old)
-            continue
-        state = PartitionState(job, live.parts, old, plan.batch)
-        before = state.rows(mine)
-        after = filled(conform(change(before.drop(SLOT)), job.state.schema, "changed state"), job.state.schema)
-        after = after.with_columns(pl.Series(SLOT, slots_of(job, after))).sort(SLOT, maintain_order=True)
-        open_change = count(after, job.state.events) - count(before, job.state.events)
-        state.change(before, after, after.clear(), open_change)
-        new = state.end()
-        result.report += report_of(0, open_change, new)
-        result.dropped += sorted(old.files - new.files)
-        result.manifests[label] = new.pack() if new.parts else None
-        had, has = had + before.height, has + after.height
-    result.edited = f"{counted(has, 'row')} of state in place of {had:,}"
-    return result
-
-
-def _change(job: KeyedJob, wanted: WantedKeys, corrections: Mapping[str, str]) -> ChangeRows:
+def _change(job: KeyedJob, wanted: WantedKeys, corrections: StateMapping) -> ChangeRows:
     """Make the function that changes the rows of the wanted keys, and no others."""
-    fixed = [name for name in corrections if name in job.key]
-    unknown = [name for name in corrections if name not in job.state.schema.names]
-    if fixed or unknown:
-        columns = ", ".join(name for name in job.state.schema.names if name not in job.key)
-        raise InvalidData(
-            f"job {job.name}: {', '.join(fixed or unknown)} cannot be set; the state's own columns are {columns}"
-        )
-    kinds = polars_schema(job.state.schema)
-    expressions = {}
-    for name, text in corrections.items():
-        try:
-            expression = sql_expression(f"--set {name}", text)
-            has_columns = bool(expression.meta.root_names())
-            # An aggregate is of its key: how many keys a frame has depends on the state partitions.
-            expressions[name] = expression.over(job.key) if has_columns else expression
-            # Apply it to an empty frame, or a constant to one row, to report a wrong name or value before Spark starts.
-            _corrected(pl.DataFrame(schema=kinds).clear(0 if has_columns else 1), {name: expressions[name]})
-        except (pl.exceptions.PolarsError, ValueError) as error:
-            raise InvalidData(
-                f"--set {name}={text}: {str(error).splitlines()[0]}; write SQL that gives {kinds[name]}, over "
-                f"{', '.join(kinds)}"
-            ) from None
 
     def change(rows: pl.DataFrame) -> pl.DataFrame:
-        theirs = wanted.of(rows)
-        if not theirs.height:
+        edited = wanted.of(rows)
+        if not edited.height:
             return rows
-        rest = rows.join(theirs.select(job.key).unique(), on=list(job.key), how="anti")
-        if not expressions:
-            return rest
-        return pl.concat([rest, _corrected(theirs, expressions)])
+        others = rows.join(edited.select(job.key).unique(), on=list(job.key), how="anti")
+        return pl.concat([others, as_state(job, edited.lazy(), corrections).collect()]) if corrections.texts else others
 
     return change
 
 
-def _corrected(rows: pl.DataFrame, expressions: Mapping[str, pl.Expr]) -> pl.DataFrame:
-    """Apply corrections to rows; each is computed from the values before the edit.
-
-    Raises:
-        ValueError: a correction does not fit the type of its column.
-    """
-    given = rows.with_columns(**expressions).select(*expressions)
-    fits = given.select(
-        fitted(pl.col(name), kind, rows.schema[name]).alias(name) for name, kind in given.schema.items()
-    )
-    # `fitted` returns NULL for a value that does not fit.
-    for name in given.columns:
-        if fits[name].null_count() > given[name].null_count():
-            raise ValueError(f"{name} is no {rows.schema[name]} in some rows")
-    return rows.with_columns(fits)
+def _corrections(job: KeyedJob, texts: Mapping[str, str]) -> StateMapping:
+    """Check corrections before the job is locked."""
+    own = [name for name in job.state.schema.names if name not in job.key]
+    if unknown := [name for name in texts if name not in own]:
+        raise InvalidData(
+            f"job {job.name}: {', '.join(unknown)} cannot be set; the state's own columns are {', '.join(own)}"
+        )
+    # An aggregate is of its key: how many keys a frame has depends on the state partitions.
+    corrections = StateMapping(texts, "--set", is_by_key=True)
+    as_state(job, empty(job.state.schema).lazy(), corrections)
+    return corrections

@@ -179,7 +179,7 @@ def _whole(difference: Difference) -> tuple[Verdict, str] | None:
 
 def _columns(job: KeyedJob, generation: Generation, what: str, before: Any, after: Any) -> tuple[Verdict, str]:
     gone = [name for name in before if name not in after]
-    # Types without `not null`: NULLs in rows are found when they are rewritten (`state_rewriting.filled`).
+    # Types without `not null`: NULLs in rows are found when they are rewritten (`writing_state.rows_of_state`).
     retyped = [name for name in before if name in after and before[name].split()[0] != after[name].split()[0]]
     new = [name for name in after if name not in before]
     strict = [name for name in new if after[name].endswith("not null")]

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
-from keyfold.keyed.generation.continuing import code_of_generation
+from keyfold.keyed.execution.filling import Filled, fill
+from keyfold.keyed.execution.generation_sources import StateAfter
+from keyfold.keyed.generation.continuing import code_of_generation, complete_batch
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
@@ -13,8 +15,7 @@ from keyfold.keyed.plans.input_tables import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.runners import Runners
 from keyfold.state.changing.migrating import Change, Verdict, changes_to, migrate, verdict_of
-from keyfold.state.changing.state_rewriting import Rewritten, count_to_rewrite, rewrite
-from keyfold.state.reading.reader import find_batch, read_state
+from keyfold.state.reading.reader import find_batch
 from keyfold.storage.place import Place
 
 _RECENT = 20
@@ -61,7 +62,7 @@ def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = No
 
 def move(
     lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None, *, yes: bool = False, runners: Runners
-) -> Rewritten:
+) -> Filled:
     """Move a job's state and tables to a new generation for the changed job, and make it live in one step.
 
     The old generation stays, until `prune`. Without `yes`, it only checks that the move is possible and counts what it would take along.
@@ -77,19 +78,21 @@ def move(
             raise NotFound(f"job {job.name} has never run: there is nothing to move")
         plan = _plan(lakehouse, job, live, partitions)
         if plan.verdict == "refresh":
-            reasons = "; ".join(f"{one.setting}: {one.why}" for one in plan.changes if one.verdict == "refresh")
+            reasons = "; ".join(
+                f"{change.setting}: {change.why}" for change in plan.changes if change.verdict == "refresh"
+            )
             raise IncompatibleState(
                 f"the state of job {job.name} cannot be moved: {reasons}. Set it back, or read all events again: "
                 f"`keyfold run {job.name} --full-refresh`"
             )
         if plan.verdict in ("free", "judge"):
             raise KeyfoldError(f"job {job.name}: no setting of {live.name} has changed: run the job as usual")
+        source = StateAfter(live, complete_batch(live), ", ".join(change.setting for change in plan.changes))
         if not yes:
-            return count_to_rewrite(job, live, read_state(lakehouse, job, generation=live.name))
-        settings = ", ".join(one.setting for one in plan.changes)
-        rewritten = rewrite(lakehouse, job, live, settings, migrate(job, live), partitions, runners=runners)
-        go_live(lakehouse, rewritten.generation)
-        return rewritten
+            return Filled(live, source.count_rows(), None, source.count_table_rows(job))
+        moved = fill(runners, lakehouse, job, source, migrate(job, live), partitions=partitions)
+        go_live(lakehouse, moved.generation)
+        return moved
 
 
 def _plan(lakehouse: Lakehouse, job: KeyedJob, live: Generation | None, partitions: int | None) -> ChangePlan:
@@ -129,6 +132,6 @@ def _event_table(table: Place) -> tuple[int, int]:
 
 def _seconds(live: Generation, events: int) -> float | None:
     """Estimate the seconds to read that many events, from the last batches with events."""
-    recent = [one for one in live.journal.recent(_RECENT) if one.events]
-    worked = sum(one.seconds for one in recent)
-    return None if not worked else events * worked / sum(one.events for one in recent)
+    recent = [done for done in live.journal.recent(_RECENT) if done.events]
+    worked = sum(done.seconds for done in recent)
+    return None if not worked else events * worked / sum(done.events for done in recent)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from keyfold.errors import Damaged, KeyfoldError, NotFound
-from keyfold.journal.agreement import check_tables, has_taken_all
+from keyfold.keyed.generation.continuing import agreeing_tables
 from keyfold.keyed.generation.generation_record import RECORD, read_record
 from keyfold.keyed.generation.generations import (
     Generation,
@@ -91,11 +91,9 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     done = generation.journal.last_done()
     if done is None or generation.journal.pending():
         raise KeyfoldError(f"branch {branch} of job {job} was interrupted; make it again: `keyfold try {job} {branch}`")
-    tables = {name: generation.table(name) for name in generation.record.table_ids}
     where = f"branch {branch} of job {job}"
     remedy = f"make the branch again: `keyfold try {job} {branch}`"
-    opened = check_tables(generation.journal, tables, generation.ids, generation.identity, where, remedy)
-    if not has_taken_all(generation.journal, opened, generation.identity):
+    if not agreeing_tables(generation, where, remedy)[1]:
         raise Damaged(f"{where}: a table lacks its last batch; {remedy}")
     check_inputs(lakehouse, generation, where, remedy)
     check_unread(lakehouse, generation, where, remedy)

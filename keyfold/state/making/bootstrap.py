@@ -11,9 +11,8 @@ from deltalake import DeltaTable
 from keyfold.errors import Misconfigured, NotFound
 from keyfold.journal.clock import check_advance
 from keyfold.keyed.conservation import events_in_table
-from keyfold.keyed.execution.new_generation import new_generation, seed_generation
-from keyfold.keyed.generation.batch_records import InputTime, Seed
-from keyfold.keyed.generation.generation_record import Origin
+from keyfold.keyed.execution.filling import fill
+from keyfold.keyed.execution.generation_sources import TableRows
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
@@ -23,10 +22,10 @@ from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.lakehouse.positions import Position, check_position, position_at
 from keyfold.privacy import masked
 from keyfold.runners import Runners
+from keyfold.state.making.mapping import Checked, StateMapping, as_state, check_rows, private_in_state
 from keyfold.state.making.sources import open_source, reading
-from keyfold.state.making.staging import Checked, as_state, check_rows, private_in_state, write_rows
 from keyfold.storage.place import Place
-from keyfold.times import BEGINNING, shifted
+from keyfold.times import BEGINNING
 
 ReadFrom = int | Literal["latest", "start"]
 """The version of the event table that the state includes."""
@@ -93,8 +92,8 @@ def bootstrap(
     """
     with reading(wanted.source):
         source = open_source(lakehouse, wanted.source, job.key)
-        checked = check_rows(job, source, wanted.mapping)
-        rows = as_state(job, source, wanted.mapping)
+        mapping = StateMapping(wanted.mapping)
+        checked, rows = check_rows(job, source, mapping), as_state(job, source, mapping)
         sample = masked(rows.head(_SAMPLE).collect(), private_in_state(job))
     live = live_generation(lakehouse, job.name)
     positions, watermark = _positions(lakehouse, job, wanted, live), _watermark(wanted, live)
@@ -105,16 +104,8 @@ def bootstrap(
     if not yes:
         return Bootstrapped(job.name, None, checked, versions, watermark, new_rows, sample)
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
-        origin = Origin("bootstrap", wanted.source, events_skipped=skipped, events_seeded=checked.events)
-        generation = new_generation(runners, lakehouse, job, origin)
-        files = write_rows(rows, generation.seed, job.state.schema)
-        # Event time is ahead of the watermark by the delay.
-        times = {
-            name: InputTime(newest=None if watermark == BEGINNING else shifted(watermark, one.watermark_delay))
-            for name, one in job.inputs.items()
-        }
-        seed = Seed(origin=f"bootstrap of {wanted.source}", files=files, events=checked.events, rows={})
-        seed_generation(runners, lakehouse, job, generation, seed, positions, watermark, times)
+        table = TableRows(wanted.source, rows, checked.events, skipped, positions, watermark)
+        generation = fill(runners, lakehouse, job, table).generation
         go_live(lakehouse, generation)
     return Bootstrapped(job.name, generation.name, checked, versions, watermark, new_rows, sample)
 

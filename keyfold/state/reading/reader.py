@@ -18,9 +18,11 @@ from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, a
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.state_parts.manifest import Manifest
+from keyfold.keyed.state_parts.part_reading import partition_reads, unreadable
 from keyfold.lakehouse import Lakehouse
 from keyfold.schemas import arrow_type
-from keyfold.state.reading.state_rows import StateRows, partition_reads, unreadable
+from keyfold.state.reading.state_rows import StateRows
 from keyfold.state.rows.keys import Key, wanted_keys
 
 
@@ -68,11 +70,12 @@ def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests:
     columns = generation.record.declaration.state.columns
     if job is not None and columns_form(job.state.schema) == columns:
         return _nullable(job.state.schema)
-    for packed in manifests.values():
-        # No slots, so no rows: only the columns are needed.
-        for read in partition_reads(where, generation.parts, packed, slots=NO_SLOTS):
-            kinds = read().drop(SLOT).schema
-            return pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
+    with unreadable(where):
+        for packed in manifests.values():
+            # No slots, so no rows: only the columns are needed.
+            for read in partition_reads(Manifest.unpack(packed), generation.parts, slots=NO_SLOTS):
+                kinds = read().drop(SLOT).schema
+                return pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
     if job is not None:
         return _nullable(job.state.schema)
     raise NotFound(f"{where}: its state is empty, and no job of that name declares its columns")

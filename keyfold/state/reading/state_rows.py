@@ -1,26 +1,21 @@
 """Rows of a job's state after a batch. They are read when they are used: ranges of keys, by a few threads of this process."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import polars as pl
 import pyarrow as pa
 
-from keyfold.errors import Damaged
 from keyfold.keyed.calling.slots import SLOT, Slots
 from keyfold.keyed.rows.codec import empty, polars_schema
-from keyfold.keyed.state_parts import part_reading
 from keyfold.keyed.state_parts.manifest import Manifest
-from keyfold.keyed.state_parts.part_reading import in_threads
+from keyfold.keyed.state_parts.part_reading import in_threads, partition_reads, unreadable
 from keyfold.state.rows.keys import WantedKeys
 from keyfold.storage.place import Place
 
-REMEDY = "nothing was changed; restore it from a backup, or read another batch or generation"
-
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 class RowSource(Protocol):
@@ -116,59 +111,23 @@ class StateRows:
         return pl.concat([empty(self.schema), *(rows.filter(condition) for rows in self.frames())])
 
     def map_slots(
-        self, function: Callable[[pl.DataFrame], Made], columns: Sequence[str] | None = None
-    ) -> Iterator[Made]:
+        self, function: Callable[[pl.DataFrame], Result], columns: Sequence[str] | None = None
+    ) -> Iterator[Result]:
         """Apply a function to frames of rows of whole keys, with their `SLOT`, in threads; yields its results in order.
 
         Raises:
             KeyfoldError: the state is damaged.
         """
-        reads = (
-            read
-            for manifest in self.manifests.values()
-            for read in partition_reads(self.where, self.parts, manifest, columns, self._slots)
-        )
-        return in_threads(partial(_applied, function, read) for read in reads)
+        with unreadable(self.where):
+            yield from in_threads(
+                partial(_applied, function, read)
+                for packed in self.manifests.values()
+                for read in partition_reads(Manifest.unpack(packed), self.parts, columns, self._slots)
+            )
 
     def _shown(self, frame: pl.DataFrame) -> pl.DataFrame:
         return frame.drop(SLOT) if self._wanted is None else self._wanted.of(frame.drop(SLOT))
 
 
-def partition_reads(
-    where: str, parts: Place, packed: Any, columns: Sequence[str] | None = None, slots: Slots | None = None
-) -> Iterator[Callable[[], pl.DataFrame]]:
-    """As `part_reading.partition_reads`, for a packed manifest, with errors that describe the state.
-
-    Args:
-        where: describes the state, for messages.
-        parts, columns, slots: as there.
-        packed: the partition's manifest.
-
-    Raises:
-        Damaged: the manifest or a part is damaged.
-    """
-
-    def read(one: Callable[[], pl.DataFrame]) -> pl.DataFrame:
-        with unreadable(where):
-            return one()
-
-    with unreadable(where):
-        reads = list(part_reading.partition_reads(Manifest.unpack(packed), parts, columns, slots))
-    yield from (partial(read, one) for one in reads)
-
-
-@contextmanager
-def unreadable(where: str) -> Iterator[None]:
-    """Name the state and a remedy in errors.
-
-    Raises:
-        Damaged: a manifest or a part is damaged.
-    """
-    try:
-        yield
-    except Damaged as error:
-        raise Damaged(f"{where}: its state cannot be read: {error}; {REMEDY}") from error
-
-
-def _applied(function: Callable[[pl.DataFrame], Made], read: Callable[[], pl.DataFrame]) -> Made:
+def _applied(function: Callable[[pl.DataFrame], Result], read: Callable[[], pl.DataFrame]) -> Result:
     return function(read())

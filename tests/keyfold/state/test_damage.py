@@ -204,7 +204,7 @@ def test_state_that_is_damaged_is_named_and_nothing_is_rewritten(spark, ran, wri
         ),
         (
             lambda generation: max((generation.table("late.windows") / "_delta_log").glob("*.json")).unlink(),
-            "lacks its last batch; run the job once first, which commits it: `keyfold run windows`",
+            "lacks its last batch, which the next run commits; run the job once first: `keyfold run windows`",
         ),
     ],
     ids=["the birth record", "half of it", "a table", "half of a commit record", "a table's last commit"],
@@ -232,12 +232,12 @@ def test_a_run_that_was_cut_off_is_finished_first(spark, ran, cut_power, write):
         (("zoe",), {"clicks": "1"}, "none of these keys has state"),
         (("bob",), {"user": "'ann'"}, "user cannot be set"),
         (("bob",), {"sessions": "1"}, "sessions cannot be set; the state's own columns are window, clicks, deadline"),
-        (("bob",), {"clicks": "'many'"}, "--set clicks='many'"),
+        (("bob",), {"clicks": "'many'"}, r"clicks is no Int64 in 1 row \(row 1: 'many'\)"),
         (("bob",), {"clicks": "count_of_clicks"}, "--set clicks=count_of_clicks"),
         (("bob",), {"clicks": "1 +"}, "--set clicks=1 \\+"),
-        (("bob",), {"clicks": '"user"'}, "corrections do not give its state"),
-        (("bob",), {"clicks": "2.5"}, "--set clicks=2.5: clicks is no Int64"),
-        (("bob",), {"clicks": "clicks / 4"}, "corrections do not give its state: .*clicks is no Int64"),
+        (("bob",), {"clicks": '"user"'}, "rows that cannot be state: clicks is no Int64 in 1 row"),
+        (("bob",), {"clicks": "2.5"}, "clicks is no Int64 in 1 row"),
+        (("bob",), {"clicks": "clicks / 4"}, "rows that cannot be state: clicks is no Int64 in 1 row"),
         (({"sessions": 1},), {}, "sessions: not in the key, whose columns are user"),
     ],
 )
@@ -248,7 +248,7 @@ def test_an_edit_that_cannot_be_is_told_and_changes_nothing(spark, ran, keys, co
 
 def test_a_correction_that_leaves_a_key_without_its_value_is_refused(spark, ran):
     strict = windows(state=windows().state.schema.set(2, pa.field("clicks", pa.int64(), nullable=False)))
-    with Refused(ran, "corrections do not give its state: .*clicks is empty in some rows, and may not be"):
+    with Refused(ran, "rows that cannot be state: clicks is empty in 1 row .*, and may not be"):
         edit_state(ran, strict, Edit(("bob",), {"clicks": "NULL"}, BY), yes=True, runners=spark)
 
 

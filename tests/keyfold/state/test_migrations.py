@@ -16,8 +16,8 @@ from keyfold.keyed.job_run import run_job
 from keyfold.state.changing.migrating import migrate
 from keyfold.state.changing.moving import move, plan_change
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.mapping import StateMapping, as_state
 from keyfold.state.making.sources import open_source
-from keyfold.state.making.staging import as_state
 from tests.keyfold.keyed.toy_jobs import TIME, windows, windows_step
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake
@@ -81,7 +81,7 @@ def with_migrations(job, migrations):
 def kept(lakehouse, job):
     """The state that was kept as a file, of the version of a job."""
     source = open_source(lakehouse, str(STATES / f"windows-v{job.state.version}.jsonl"))
-    return as_state(job, source, {}).collect()
+    return as_state(job, source, StateMapping()).collect()
 
 
 def begin(spark, lakehouse, land, minutes, job):

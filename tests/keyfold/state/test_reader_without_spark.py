@@ -17,8 +17,8 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
+from keyfold.state.making.mapping import StateMapping, as_state
 from keyfold.state.making.sources import open_source
-from keyfold.state.making.staging import as_state
 from keyfold.state.reading import reader
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
@@ -121,7 +121,7 @@ def test_what_is_read_may_be_a_seed_whatever_its_form(tmp_path, lakehouse, witho
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "rows.jsonl").write_text("\n".join(json_lines(state.polars(), state.key, style)))
     seed = open_source(lakehouse, str(tmp_path / "out"), windows().key)
-    assert same(as_state(windows(), seed, {}).collect(), expected)
+    assert same(as_state(windows(), seed, StateMapping()).collect(), expected)
 
 
 def test_a_failure_leaves_no_half_of_a_folder(tmp_path, lakehouse, without_spark, land):

@@ -16,8 +16,8 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness, as_read
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
+from keyfold.state.making.mapping import StateMapping, as_state, check_rows, private_in_state
 from keyfold.state.making.sources import open_source
-from keyfold.state.making.staging import as_state, check_rows, private_in_state
 from keyfold.state.rows.lines import json_lines
 from keyfold.testing import combined
 from spark_jobs.jobs.registry import JOBS
@@ -45,10 +45,12 @@ def assert_is_state(job, state):
     """See that rows of state pass for such, in every form, and are the same then."""
     for form in ("frame", "json lines") if state.height else ("frame",):
         source = read_again(job, state, form)
-        checked = check_rows(job, source, {})
+        checked = check_rows(job, source, StateMapping())
         assert (checked.rows, checked.keys) == (state.height, state.select(job.key).n_unique() if state.height else 0)
         assert checked.events == (state.select(job.state.events).item() or 0)
-        assert_frame_equal(as_state(job, source, {}).collect(), state.select(job.state.schema.names), check_exact=True)
+        assert_frame_equal(
+            as_state(job, source, StateMapping()).collect(), state.select(job.state.schema.names), check_exact=True
+        )
 
 
 @examples(60)
@@ -95,7 +97,7 @@ def test_a_column_that_is_empty_in_the_first_ten_thousand_lines_is_read(lakehous
     lines.append('{"user": "bob", "clicks": 2, "deadline": "2026-01-01T00:10:00Z"}\n')
     path = tmp_path / "state.jsonl"
     path.write_text("".join(lines))
-    assert check_rows(job, open_source(lakehouse, str(path)), {}).timers == {"deadline": 1}
+    assert check_rows(job, open_source(lakehouse, str(path)), StateMapping()).timers == {"deadline": 1}
 
 
 def test_bytes_and_decimals_are_read_as_they_were_written(lakehouse, tmp_path):
@@ -108,8 +110,8 @@ def test_bytes_and_decimals_are_read_as_they_were_written(lakehouse, tmp_path):
     path = tmp_path / "state.jsonl"
     path.write_text("".join(f"{line}\n" for line in json_lines(rows, (), "jsonl")))
     source = open_source(lakehouse, str(path))
-    assert check_rows(job, source, {}).rows == 2
-    assert_frame_equal(as_state(job, source, {}).collect(), rows)
+    assert check_rows(job, source, StateMapping()).rows == 2
+    assert_frame_equal(as_state(job, source, StateMapping()).collect(), rows)
 
 
 WHOLE = st.integers(-(2**63), 2**63 - 1)
@@ -128,13 +130,13 @@ def test_numbers_become_integers_of_state_exactly_or_are_refused(number, rest, i
         value = values.item()
         is_exact = rest == 0 if isinstance(value, Decimal) else value.is_integer() and abs(value) < 2**53
         source = pl.DataFrame([pl.Series("user", ["ann"]), values.implode() if is_list else values]).lazy()
-        found = as_state(job, source, {}).collect()[column[0]].item()
+        found = as_state(job, source, StateMapping()).collect()[column[0]].item()
         assert (found.to_list() if isinstance(found, pl.Series) else found) == (
             None if not is_exact else [int(value)] if is_list else int(value)
         )
         if not is_exact:
             with pytest.raises(KeyfoldError, match=f"{column[0]} is no"):
-                check_rows(job, source, {})
+                check_rows(job, source, StateMapping())
 
 
 def test_private_values_are_in_no_error_and_no_sample(lakehouse):
@@ -143,4 +145,4 @@ def test_private_values_are_in_no_error_and_no_sample(lakehouse):
     assert private_in_state(job) >= {"customer"}
     assert private_in_state(job).isdisjoint({"item", "time", "deadline"})
     with pytest.raises(KeyfoldError, match=r"next_index is no Int64 in 1 row \(row 1: \(private\)\)"):
-        check_rows(job, source, {})
+        check_rows(job, source, StateMapping())

@@ -1,28 +1,38 @@
-"""Map the rows of a table to a job's state, check them, and write them as the initial state of a generation."""
+"""Map rows to a job's state by expressions for its columns, and check them: those of a table, and those of a state that is edited."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import polars as pl
-import pyarrow as pa
 
 from keyfold.errors import InvalidData, counted
-from keyfold.keyed.generation.batch_records import PlannedFile
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.rows.hashing import key_hash
-from keyfold.lakehouse.data_files import ROWS_A_GROUP
-from keyfold.lakehouse.fail_points import reached
-from keyfold.lakehouse.files import new_file, sync_folder
-from keyfold.lakehouse.reading import scan_parquet
 from keyfold.privacy import MASK, masked
 from keyfold.state.making.sources import fitted
 from keyfold.state.rows.sql_expressions import sql_expression
-from keyfold.storage.place import Place
 
 _FAULTS_SHOWN = 3
 _ROW = "#row"
+
+
+@dataclass(frozen=True)
+class StateMapping:
+    """How rows of a source become rows of state.
+
+    Attributes:
+        texts: SQL expressions over the source's columns, by column of state; a column that is not named is copied from the
+            source's column of the same name.
+        option: the option of the command line that gives them, for messages.
+        is_by_key: whether an aggregate is of the rows of its key, and not of all rows.
+    """
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    option: Literal["--map", "--set"] = "--map"
+    is_by_key: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,13 +54,12 @@ class Checked:
     left_empty: tuple[str, ...]
 
 
-def as_state(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> pl.LazyFrame:
+def as_state(job: KeyedJob, source: pl.LazyFrame, mapping: StateMapping) -> pl.LazyFrame:
     """Map the source's rows to the columns of the job's state; values that do not fit become NULL (see `check_rows`).
 
     Args:
         source: rows of the source.
-        mapping: SQL expressions over the source's columns, by column of state; a column that is not named is copied from
-            the source's column of the same name.
+        mapping: how they become rows of state.
 
     Raises:
         KeyfoldError: an expression is invalid, names an unknown column, or is missing for a column that may not be NULL.
@@ -66,7 +75,7 @@ def as_state(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) ->
     )
 
 
-def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> Checked:
+def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: StateMapping) -> Checked:
     """Check that every row of the source can be a row of state.
 
     Raises:
@@ -115,55 +124,36 @@ def private_in_state(job: KeyedJob) -> frozenset[str]:
     return frozenset(private - {DEADLINE, PROCESSING_DEADLINE} - (set(job.columns.names) - job.private))
 
 
-def write_rows(rows: pl.LazyFrame, folder: Place, schema: pa.Schema) -> tuple[PlannedFile, ...]:
-    """Write rows as the initial state of a generation, durably.
-
-    Raises:
-        OSError: the disk is full or fails.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "rows.parquet"
-    # An existing file is of a failed attempt.
-    path.unlink(missing_ok=True)
-    with new_file(path) as file:
-        rows.select(schema.names).sink_parquet(file, compression="lz4", statistics=False, row_group_size=ROWS_A_GROUP)
-    sync_folder(folder)
-    reached("seed: staged")
-    count = scan_parquet(path).select(pl.len()).collect().item()
-    return (PlannedFile(path=path.name, rows=count, bytes=path.stat().st_size),)
-
-
-def _values(job: KeyedJob, source: pl.LazyFrame, mapping: Mapping[str, str]) -> dict[str, pl.Expr]:
+def _values(job: KeyedJob, source: pl.LazyFrame, mapping: StateMapping) -> dict[str, pl.Expr]:
     """Return the expression for each column of state; columns that are not in the source are left out."""
-    there = source.collect_schema().names()
-    unknown = [name for name in mapping if name not in job.state.schema.names]
+    columns = source.collect_schema().names()
+    unknown = [name for name in mapping.texts if name not in job.state.schema.names]
     if unknown:
         raise InvalidData(
             f"job {job.name} keeps no column {', '.join(unknown)}; its state has {', '.join(job.state.schema.names)}"
         )
-    values = {name: pl.col(name) for name in job.state.schema.names if name in there}
-    for name, text in mapping.items():
-        values[name] = _expression(name, text, source, there)
+    values = {name: pl.col(name) for name in job.state.schema.names if name in columns}
+    values |= {name: _expression(job, name, text, source, mapping) for name, text in mapping.texts.items()}
     lacking = [field.name for field in job.state.schema if not field.nullable and field.name not in values]
     lacking += [name for name in job.key if name not in values and name not in lacking]
     if lacking:
         raise InvalidData(
             f"job {job.name}: its state needs {', '.join(lacking)}, which the source does not have; it has "
-            f"{', '.join(there)}; map it with --map {lacking[0]}=EXPRESSION"
+            f"{', '.join(columns)}; map it with --map {lacking[0]}=EXPRESSION"
         )
     return values
 
 
-def _expression(name: str, text: str, source: pl.LazyFrame, there: list[str]) -> pl.Expr:
+def _expression(job: KeyedJob, name: str, text: str, source: pl.LazyFrame, mapping: StateMapping) -> pl.Expr:
     try:
-        expression = sql_expression(f"--map {name}", text)
+        expression = sql_expression(f"{mapping.option} {name}", text)
         source.select(expression).collect_schema()
     except pl.exceptions.PolarsError as error:
-        why = str(error).splitlines()[0]
+        reason, columns = str(error).splitlines()[0], ", ".join(source.collect_schema().names())
         raise InvalidData(
-            f"--map {name}={text}: {why}; write SQL over the source's columns, {', '.join(there)}"
+            f"{mapping.option} {name}={text}: {reason}; write SQL over the source's columns, {columns}"
         ) from None
-    return expression
+    return expression.over(job.key) if mapping.is_by_key and expression.meta.root_names() else expression
 
 
 def _given_empty(name: str, values: Mapping[str, pl.Expr]) -> pl.Expr:
