@@ -17,7 +17,8 @@ from keyfold.storage.place import Place
 
 RECORD = "generation.json"
 FORMAT = 10
-"""Version of the files of a generation. Since version 10, its record has aggregates as calls of the functions that make them."""
+"""Version of the files of a generation. Since version 10, its record has aggregates as calls of the functions that make them, and the plan of
+its first state has no files."""
 
 
 @dataclass(frozen=True)
