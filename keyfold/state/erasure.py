@@ -175,7 +175,7 @@ def _fields(raw: str, header: str) -> list[tuple[str, str]] | None:
         return []  # a rejected file or a gap has no content
     try:
         # Objects become tuples of their pairs, so that a repeated name has all of its values.
-        content = json.loads(raw, object_pairs_hook=tuple)
+        content = json.loads(raw, object_pairs_hook=tuple, parse_int=str, parse_float=str)
         if isinstance(content, tuple):
             return list(_leaves(content, ""))
     except (ValueError, RecursionError):

@@ -50,7 +50,7 @@ class Source:
 
     Example:
         >>> Source(names=("ts", "timestamp"), time="ms").raw_type(pa.timestamp("us", tz="UTC"))
-        DataType(double)
+        Decimal128Type(decimal128(38, 9))
         >>> Source("device.id").names
         ('device.id',)
     """
@@ -85,8 +85,8 @@ class Source:
         """Return the type of a column's raw values in formats that have types."""
         if not self.time:
             return column
-        # A count of seconds may have a fraction; one of nanoseconds has more digits than a float can hold.
-        return {"ns": pa.int64()}.get(self.time, pa.float64() if self.time in TIME_UNITS else pa.string())
+        # A count may have a fraction, and more digits than a float can hold.
+        return pa.decimal128(38, 9) if self.time in TIME_UNITS else pa.string()
 
 
 EACH = None

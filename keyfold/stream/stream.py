@@ -33,8 +33,8 @@ class Rule:
 class Stream(Refinable):
     """One kind of event. `where`, `derive` and `explode` refine it for a job that reads it.
 
-    Raw values are cast to the schema's types without guesses (`parsing.casting`). A column of lists also accepts a single
-    value, as a list with one element.
+    A value of a text format is a text, which the column's type reads without guesses (`parsing.casting`). A column of lists also
+    accepts a single value, as a list with one element.
 
     Attributes:
         name: names the landing folder and the tables `events.<name>` and `quarantine.<name>`.

@@ -48,7 +48,7 @@ class Beginning:
             self._judge()
 
     def _judge(self) -> None:
-        fit = np.concatenate(self._fit)
+        fit = np.concatenate([_lines([]), *self._fit])
         lines = np.sort(np.concatenate([fit, _lines(self._rejects)]))
         if len(lines) < FIRST_ROWS:
             return

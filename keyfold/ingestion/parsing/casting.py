@@ -1,7 +1,7 @@
-"""Cast columns of any type to a stream's types, and report the values that cannot be cast.
+"""Cast columns to a stream's types, and report the values that cannot be cast.
 
-Nothing is guessed: a number is not text; text is a number only in formats without numbers (CSV); and a bare number is never a
-time, since its unit is not known.
+A value of a text format (CSV, JSON, Kafka) is a text, which its column's type reads strictly: `1.5` is no whole number, and a bare
+number never a time, since its unit is not known. Of Parquet, a value has a type: a number is no text.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -86,6 +86,9 @@ def _cast_with_reasons(column: pa.ChunkedArray, field: pa.Field) -> tuple[pl.Ser
 
 
 def _reasons(wrong: pl.Series, field: pa.Field) -> pl.Series:
+    if types.is_nested(field.type):
+        reasons = [_reason(wrong.slice(at, 1), field.type, field.name) for at in range(len(wrong))]
+        return pl.Series(reasons, dtype=pl.String)
     reasons = f"{field.name} is not {named(field.type)}: " + _shown(wrong)
     if types.is_timestamp(field.type) and (finer := are_finer(wrong)).any():
         reasons = reasons.zip_with(~finer, f"{field.name} is finer than a microsecond: " + _shown(wrong))
@@ -94,6 +97,21 @@ def _reasons(wrong: pl.Series, field: pa.Field) -> pl.Series:
         coarse = f"{field.name} is a float too large to stand for one whole number alone: " + _shown(wrong)
         reasons = reasons.zip_with(wrong.is_infinite() | (wrong != wrong.floor()) | (wrong.abs() > 2**63), coarse)
     return reasons
+
+
+def _reason(value: pl.Series, kind: pa.DataType, name: str) -> str | None:
+    """Return why a value, the only one of a series, cannot be cast, with the path to what is wrong in it; None if it can."""
+    inner: list[tuple[pl.Series, pa.DataType, str]] = []
+    if types.is_list(kind) and isinstance(value.dtype, pl.List | pl.Array):
+        elements = value.drop_nulls().explode()
+        inner = [(elements.slice(at, 1), kind.value_type, f"{name}[{at}]") for at in range(len(elements))]
+    elif types.is_struct(kind) and isinstance(value.dtype, pl.Struct):
+        fields = {field.name: field for field in value.struct.unnest()}
+        inner = [(fields[one.name], one.type, f"{name}.{one.name}") for one in kind if one.name in fields]
+    if why := next((why for one in inner if (why := _reason(*one))), None):
+        return why
+    is_wrong = (_cast(value, kind).is_null() & _is_given(value)).any()
+    return f"{name} is not {named(kind)}: {_shown(value).item()}" if is_wrong else None
 
 
 def _quick(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | None:
@@ -202,20 +220,16 @@ def _as_decimal(given: pl.Series, target: pa.Decimal128Type) -> pl.Series:
 
 
 def _as_bool(given: pl.Series, _: pa.DataType) -> pl.Series:
-    if given.dtype == pl.Boolean:
-        return given
-    if given.dtype == pl.String:
-        text = given.str.strip_chars().str.to_lowercase()
-        return text.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
-    return _nulls(given, pl.Boolean())
+    # 0 and 1 are numbers.
+    return exact_cast(given, pl.Boolean()) if given.dtype in (pl.Boolean, pl.String) else _nulls(given, pl.Boolean())
 
 
-def _as_float(given: pl.Series, _: pa.DataType) -> pl.Series:
+def _as_float(given: pl.Series, target: pa.DataType) -> pl.Series:
     if given.dtype == pl.String:
         given = given.str.strip_chars()
     elif not given.dtype.is_numeric():
-        return _nulls(given, pl.Float64())
-    values = given.cast(pl.Float64, strict=False)
+        return _nulls(given, _dtype(target))
+    values = given.cast(pl.Float64, strict=False).cast(_dtype(target))
     return values.set(~values.is_finite(), None)
 
 

@@ -32,11 +32,11 @@ def exploded(stream: Stream, rows: Rows) -> Iterator[Rows]:
     import pyarrow.compute as pc  # noqa: PLC0415 - takes 50 ms
 
     path = stream.list_path
-    if path is None:
+    count = rows.columns.num_rows
+    if path is None or not count:
         yield rows
         return
     column = value_at(rows.columns, path)
-    count = rows.columns.num_rows
     if column is None or not (types.is_list(column.type) or types.is_large_list(column.type)):
         column = pa.chunked_array([pa.nulls(count, pa.list_(pa.null()))])
     lists = column.combine_chunks()

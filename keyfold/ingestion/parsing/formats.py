@@ -22,10 +22,10 @@ from keyfold.ingestion.child import WorkFailedError, in_child
 from keyfold.ingestion.parsing.beginning import Beginning
 from keyfold.ingestion.parsing.csv_lines import read_csv
 from keyfold.ingestion.parsing.exploding import exploded
-from keyfold.ingestion.parsing.json_lines import read_json, read_objects, read_values
+from keyfold.ingestion.parsing.json_lines import read_json, read_objects
 from keyfold.ingestion.parsing.mapping import path_value
 from keyfold.ingestion.parsing.parquet import read_parquet
-from keyfold.ingestion.parsing.rows import Reject, Rows, ValidatedRows, none_accepted, validate_rows
+from keyfold.ingestion.parsing.rows import Reject, Rows, ValidatedRows, validate_rows
 from keyfold.ingestion.parsing.text import READABLE, UnreadableFileError, file_type, read_chunks
 from keyfold.storage.object_path import StoreError
 from keyfold.storage.place import Place
@@ -61,12 +61,9 @@ def parse_file(
     """
     value, beginning = path_value(path, landing), Beginning()
     with faults_of_files():
-        for rows in _read(stream, path, landing):
-            if rows.columns.num_rows:
-                parts = (validate_rows(stream, part, arrived, value, oldest) for part in exploded(stream, rows))
-            else:
-                parts = (none_accepted(stream, rows),)
-            yield from beginning.judged(parts)
+        for chunk in _read(stream, path, landing):
+            parts = (part for rows in chunk for part in exploded(stream, rows))
+            yield from beginning.judged(validate_rows(stream, part, arrived, value, oldest) for part in parts)
 
 
 def parse_file_safely(
@@ -117,22 +114,21 @@ def faults_of_files() -> Iterator[None]:
         ) from None
 
 
-def _read(stream: Stream, path: Place, landing: Place | None) -> Iterator[Rows]:
-    """Read the rows of a stream."""
+def _read(stream: Stream, path: Place, landing: Place | None) -> Iterator[Sequence[Rows]]:
+    """Read the rows of a stream, chunk by chunk."""
     form = file_type(path).format
     if form is None:
         raise UnreadableFileError(f"the file's extension is not one that ingest reads ({READABLE})")
     if form == "parquet":
-        return read_parquet(
-            stream.raw_schema, path, landing, max_bytes=stream.max_file_bytes, max_row=stream.max_line_bytes
-        )
+        limits = {"max_bytes": stream.max_file_bytes, "max_row": stream.max_line_bytes}
+        return ([rows] for rows in read_parquet(stream.raw_schema, path, landing, **limits))
     text = read_chunks(path, landing, max_line=stream.max_line_bytes, max_bytes=stream.max_file_bytes)
     if form == "json":
         return read_json(stream.raw_schema, text, stream.missing)
     if unfit := _unfit_for_csv(stream):
         raise UnreadableFileError(unfit)
     names = dict.fromkeys(name.removesuffix(TEXT_OF) for name in stream.raw_names)
-    return read_csv(pa.schema([(name, pa.string()) for name in names]), text)
+    return ([rows] for rows in read_csv(pa.schema([(name, pa.string()) for name in names]), text))
 
 
 def _unfit_for_csv(stream: Stream) -> str:
@@ -171,22 +167,49 @@ def parse_messages(
         path: the value of columns that the stream takes from the path.
         oldest: the oldest event time that is accepted; None if any is.
     """
-    faults = faults or {}
     own = {} if beside is None else {name: beside.column(name) for name in beside.column_names}
     schema = pa.schema([field for field in stream.raw_schema if field.name not in own])
-    rows = None if faults else _read_at_once(stream, schema, values, numbers)
-    if rows is None:
-        rows = _read_one_by_one(stream, schema, values, numbers, faults)
+    text, reasons = _as_lines(values, stream.max_line_bytes, faults or {})
+    rejects = [Reject(_shown(values[at]), int(numbers[at]), reason) for at, reason in reasons.items()]
+    parts = [validate_rows(stream, Rows(pa.table({}), numbers[:0], lambda _: "", rejects), arrived)]
+    for rows in read_objects(schema, text, numbers, stream.missing):
+        for part in exploded(stream, _of_messages(rows, values, numbers, own)):
+            arrivals = (
+                arrived if isinstance(arrived, datetime) else arrived.gather(np.searchsorted(numbers, part.lines))
+            )
+            parts.append(validate_rows(stream, part, arrivals, path, oldest))
+    return _together(parts)
+
+
+def _as_lines(values: Sequence[bytes | None], limit: int, faults: Mapping[int, str]) -> tuple[bytes, dict[int, str]]:
+    """Return messages as lines, blank for those with a fault, and the faults by position."""
+    if not faults and None not in values:
+        text = b"\n".join(values)  # pyright: ignore[reportArgumentType, reportCallIssue] - none is None
+        is_short = len(text) <= limit or max(map(len, values)) <= limit  # pyright: ignore[reportArgumentType]
+        if is_short and text.count(b"\n") == len(values) - 1 and b"\0" not in text and _decodes(text):
+            blank = {at: _EMPTY for at, value in enumerate(values) if not (value or b"").strip(_BLANK)}
+            return text, blank
+    reasons = {
+        at: reason for at, value in enumerate(values) if (reason := faults.get(at) or _fault(value, limit)) is not None
+    }
+    # A carriage return is blank for JSON as well, and ends no line.
+    lines = (b"" if at in reasons or not value else value.replace(b"\n", b"\r") for at, value in enumerate(values))
+    return b"\n".join(lines), reasons
+
+
+def _of_messages(
+    rows: Rows, values: Sequence[bytes | None], numbers: Numbers, beside: Mapping[str, pa.ChunkedArray]
+) -> Rows:
+    """Return rows with the messages in place of their lines, and the columns beside them."""
     # As numbers increase, a search for a row's number finds the position of its message.
-    columns, at = rows.columns, np.searchsorted(numbers, rows.lines)
-    for name, column in own.items():
+    at = np.searchsorted(numbers, rows.lines)
+    columns = rows.columns
+    for name, column in beside.items():
         columns = columns.append_column(name, column.take(pa.array(at)))
-    parts = []
-    for part in exploded(stream, replace(rows, columns=columns)):
-        at = np.searchsorted(numbers, part.lines)
-        arrivals = arrived if isinstance(arrived, datetime) else arrived.gather(at)
-        parts.append(validate_rows(stream, part, arrivals, path, oldest))
-    return parts[0] if len(parts) == 1 else _together(parts)
+    rejects = [
+        replace(reject, raw=_line(values[int(np.searchsorted(numbers, reject.line))])) for reject in rows.rejects
+    ]
+    return replace(rows, columns=columns, raw=lambda position: _line(values[int(at[position])]), rejects=rejects)
 
 
 def _together(parts: Sequence[ValidatedRows]) -> ValidatedRows:
@@ -194,56 +217,29 @@ def _together(parts: Sequence[ValidatedRows]) -> ValidatedRows:
         read=sum(part.read for part in parts),
         accepted=pl.concat([part.accepted for part in parts]),
         lines=np.concatenate([part.lines for part in parts]),
-        rejects=[reject for part in parts for reject in part.rejects],
+        rejects=sorted((reject for part in parts for reject in part.rejects), key=lambda reject: reject.line),
         untimed=sum(part.untimed for part in parts),
     )
-
-
-def _read_at_once(stream: Stream, schema: pa.Schema, values: Sequence[bytes | None], numbers: Numbers) -> Rows | None:
-    """Read all messages at once; None if one is unusual and they must be read one by one."""
-    if not values or None in values:
-        return None
-    text = b"\n".join(values)  # pyright: ignore[reportArgumentType, reportCallIssue] - none is None
-    # If a message has line breaks, lines and messages are not the same.
-    if text.count(b"\n") != len(values) - 1 or b"\0" in text or not (text.isascii() or _decodes(text)):
-        return None
-    limit = stream.max_line_bytes
-    if len(text) > limit and max(map(len, values)) > limit:  # pyright: ignore[reportArgumentType]
-        return None
-    table = read_objects(schema, text, len(values))
-    return None if table is None else Rows(table, numbers, lambda position: _shown(values[position]))
-
-
-def _read_one_by_one(
-    stream: Stream, schema: pa.Schema, values: Sequence[bytes | None], numbers: Numbers, faults: Mapping[int, str]
-) -> Rows:
-    """Check each message, and read those without a fault."""
-    rejects, good = list[Reject](), dict[int, bytes]()
-    for at, value in enumerate(values):
-        if (reason := faults.get(at) or _reason(value, stream.max_line_bytes)) or value is None:
-            rejects.append(Reject(_shown(value), int(numbers[at]), reason or ""))
-        else:
-            good[at] = value
-    rows = read_values(schema, [*good.values()], numbers[[*good]], stream.missing)
-    return replace(rows, rejects=[*rows.rejects, *rejects])
 
 
 def _decodes(text: bytes) -> bool:
     # The line breaks between messages keep halves of a character in two messages from passing as one.
     try:
-        text.decode()
+        return text.isascii() or bool(text.decode())
     except UnicodeDecodeError:
         return False
-    return True
 
 
-def _reason(value: bytes | None, limit: int) -> str | None:
+_EMPTY = "the message is empty"
+
+
+def _fault(value: bytes | None, limit: int) -> str | None:
     if value is None:
         return "the message has no value (a tombstone); a column whose source is kafka_tombstone takes it as an event"
     if len(value) > limit:
         return f"the message has {len(value):,} bytes, more than its stream's limit of {limit:,}"
     if not value.strip(_BLANK):
-        return "the message is empty"
+        return _EMPTY
     if b"\0" in value:
         return "the message holds NUL bytes: it is binary, or UTF-16"
     try:
@@ -251,6 +247,10 @@ def _reason(value: bytes | None, limit: int) -> str | None:
     except UnicodeDecodeError as error:
         return f"the message is not UTF-8: {error.reason} at byte {error.start}"
     return None
+
+
+def _line(value: bytes | None) -> str:
+    return _shown(value).removesuffix("\r")
 
 
 def _shown(value: bytes | None) -> str:

@@ -1,193 +1,267 @@
-"""Read JSON lines: whole chunks with Arrow's reader, faulty lines with Python's json.
+"""Read JSON lines, and Kafka messages of JSON: together with Arrow's reader, and what it does not take with Python's json.
 
-Arrow's reader stops at the first bad line and does not say which one it was. So a chunk that fails is cut into parts until the
-bad line is among a few, which Python's json reads one by one and gives the reason.
+Arrow's reader is strict, and stops at the first line that it does not take, without saying which one. So lines that fail together
+are cut into parts until few are left, which Python's json reads one by one.
+
+Whatever reads it, a value is a text, or has its column's type already: `5` for a column of text is the text "5", and "5" for a
+number is read by `casting`. Arrow reads a kind of value for each column, so a few lines at the beginning are looked at for it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 from pyarrow import types
 
 from keyfold.ingestion.parsing.json_texts import text_at
-from keyfold.ingestion.parsing.json_values import NOT_JSON, is_deep, is_text, read_object
-from keyfold.ingestion.parsing.rows import RawLines, Reject, Rows, line_text
+from keyfold.ingestion.parsing.json_values import (
+    NOT_JSON,
+    MisfitError,
+    NotAnObjectError,
+    Number,
+    read_object,
+    texts_of,
+)
+from keyfold.ingestion.parsing.rows import Lines, RawLines, Reject, Rows
 from keyfold.ingestion.parsing.text import line_ends
 from keyfold.stream.source import TEXT_OF, path_of
 
 _PARTS = 16
 """Parts that lines are cut into, if Arrow cannot read them together."""
 _FEW = 32
-"""Lines that are read one by one, if Arrow cannot read them together."""
+"""Lines that are read one by one, if Arrow cannot read them together; and those that are looked at for the kinds of values."""
 _BLANK = b" \t\r\n"
 
 
-def read_json(schema: pa.Schema, text: Iterable[bytes | bytearray], missing: tuple[str, ...] = ()) -> Iterator[Rows]:
-    """Read chunks of JSON objects, one per line. The texts in `missing` mean no value."""
+def read_json(schema: pa.Schema, text: Iterable[bytes | bytearray], missing: Sequence[str]) -> Iterator[list[Rows]]:
+    """Read chunks of JSON objects, one a line.
+
+    Args:
+        schema: the raw columns.
+        text: chunks of whole lines.
+        missing: texts that mean a missing value.
+    """
     line = 1
     for chunk in text:
         ended = line_ends(chunk)
-        # `isspace` stops at the first sign, where `strip` alone would copy the chunk.
-        if chunk.isspace() and not chunk.strip(_BLANK):
-            line += ended
-            continue
         # The last line of a file may lack its newline.
         count = ended + (not chunk.endswith(b"\n"))
-        table = read_objects(schema, chunk, count)
-        if table is not None:
-            yield Rows(table, np.arange(line, line + count, dtype=np.int64), RawLines(chunk))
-        else:
-            values = chunk.split(b"\n")
-            yield read_values(schema, values, np.arange(line, line + len(values), dtype=np.int64), missing)
+        yield read_objects(schema, chunk, np.arange(line, line + count, dtype=np.int64), missing)
         line += ended
 
 
-def read_objects(schema: pa.Schema, text: bytes | bytearray, count: int) -> pa.Table | None:
-    """Read `count` objects, one per line, with Arrow; None if they must be read one by one."""
-    table = _read(_as_text(schema), text, count) if _one_object_a_line(text, count) else None
-    if table is None or not _text_names(schema) or not count:
-        return table
-    table, unread = _with_texts(schema, table, text.removesuffix(b"\n").split(b"\n"))
-    return None if unread else table
+def read_objects(schema: pa.Schema, text: bytes | bytearray, lines: Lines, missing: Sequence[str]) -> list[Rows]:
+    """Read the objects of lines, without blank ones: those that Arrow takes, and those that it does not.
+
+    Args:
+        schema: the raw columns.
+        text: the lines.
+        lines: their numbers.
+        missing: texts that mean a missing value.
+    """
+    # `isspace` stops at the first sign, where `strip` alone would copy the text.
+    if not len(lines) or (text.isspace() and not text.strip(_BLANK)):
+        return []
+    reader = _Reader(schema, text)
+    is_plain = _has_an_object_a_line(text, len(lines)) and not reader.texts
+    table = reader.read(text, len(lines)) if is_plain else None
+    if table is not None:
+        return [Rows(table, lines, RawLines(text))]
+    values = [value.strip(_BLANK) for value in text.split(b"\n")[: len(lines)]]
+    raw = RawLines(text)
+    positions = np.array([position for position, value in enumerate(values) if value], dtype=np.int64)
+    together, left = _divided(reader, [values[position] for position in positions])
+    parts = [
+        _with_texts(reader, table, values, lines, positions[at], raw, {}, [])
+        for at, table in ([together] if together else [])
+    ]
+    if left:
+        parts.append(_read_singly(reader, values, lines, positions[left], raw, missing))
+    return parts
 
 
-def read_values(
-    schema: pa.Schema, values: Sequence[bytes | bytearray], lines: np.ndarray, missing: tuple[str, ...] = ()
-) -> Rows:
-    """Read separate values. Those that are not objects with the schema's types are rejected."""
-    stripped = [value.strip(_BLANK) for value in values]
-    where = np.array([index for index, value in enumerate(stripped) if value], dtype=np.int64)
-    there = [stripped[index] for index in where]
-    text_schema = _as_text(schema)
-    tables: list[pa.Table] = []
-    kept: list[int] = []
-    rejects: list[Reject] = []
-    broken: dict[tuple[int, int], str] = {}
+class _Reader:
+    """Reads lines by Arrow, with the kinds of values that the first lines of a text have."""
 
-    # Divide and conquer: Arrow reads good parts as a whole, and bad parts are cut until few lines are left.
-    def read(start: int, stop: int) -> None:
-        part = there[start:stop]
-        table = None
-        if all(map(_is_braced, part)):
-            table = _read(text_schema, b"\n".join(part), len(part))
-        if table is not None:
-            tables.append(table)
-            kept.extend(range(start, stop))
-        elif stop - start > _FEW:
-            step = max(_FEW, -(-(stop - start) // _PARTS))
-            for begin in range(start, stop, step):
-                read(begin, min(begin + step, stop))
-        else:
-            read_singly(start, stop)
+    def __init__(self, schema: pa.Schema, text: bytes | bytearray) -> None:
+        self.texts = [name for name in schema.names if name.endswith(TEXT_OF)]
+        """The columns that are kept as JSON text: Arrow does not read them."""
+        self.schema = pa.schema([field for field in schema if not field.name.endswith(TEXT_OF)])
+        samples = list(_objects(text))
+        read = [(field, _as_read(field.type, [sample.get(field.name) for sample in samples])) for field in self.schema]
+        self._read = pa.schema([pa.field(field.name, kind) for field, kind in read])
+        self._given = pa.schema([pa.field(field.name, _as_given(kind, field.type)) for field, kind in read])
 
-    def read_singly(start: int, stop: int) -> None:
-        good: list[dict[str, Any]] = []
-        alone: list[tuple[int, pa.Table]] = []
-        for index in range(start, stop):
-            value = there[index]
-            row, reason, elements = read_object(schema, value, missing)
-            if reason is None:
-                good.append(row)
-                kept.append(index)
-                broken.update({(int(lines[where[index]]), place): why for place, why in elements.items()})
-            elif reason.startswith(NOT_JSON) and (table := _read_alone(text_schema, value)) is not None:
-                alone.append((index, table))
-            else:
-                source = where[index]
-                rejects.append(Reject(line_text(values[source]), int(lines[source]), reason))
-        tables.append(pa.Table.from_pylist(good, schema=text_schema))
-        tables.extend(table for _, table in alone)
-        kept.extend(index for index, _ in alone)
+    def read(self, text: bytes | bytearray, count: int) -> pa.Table | None:
+        """Read exactly `count` objects; None if one of them is faulty, or has another kind of value than the first ones."""
+        import pyarrow.json as pj  # noqa: PLC0415 - takes 30 ms
 
-    if there:
-        read(0, len(there))
-    sources = where[kept]
-    table = pa.concat_tables(tables) if tables else text_schema.empty_table()
-    if _text_names(schema):
-        table, unread = _with_texts(schema, table, [there[index] for index in kept])
-        for row, why in unread.items():
-            rejects.append(Reject(line_text(values[sources[row]]), int(lines[sources[row]]), f"{NOT_JSON}: {why}"))
-        good = np.setdiff1d(np.arange(len(kept)), list(unread))
-        table, sources = table.take(pa.array(good)), sources[good]
-    return Rows(table, lines[sources], lambda position: line_text(values[sources[position]]), rejects, broken=broken)
+        try:
+            table = pj.read_json(
+                pa.BufferReader(text),
+                # One block and no threads: the text is already cut into chunks, and Spark starts one worker per core.
+                read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
+                parse_options=pj.ParseOptions(explicit_schema=self._read, unexpected_field_behavior="ignore"),
+            )
+        except pa.ArrowInvalid:
+            return None
+        # A number that is too large for a float is infinite for Arrow; its text tells more.
+        if table.num_rows != count or any(map(_has_infinite, table.columns)):
+            return None
+        return table if self._read == self._given else table.cast(self._given)
 
 
-def _as_text(schema: pa.Schema) -> pa.Schema:
-    """Return the schema for reading: times are text in JSON, and columns kept as JSON text are left out."""
-    return pa.schema([pa.field(one.name, _text_type(one.type)) for one in schema if not one.name.endswith(TEXT_OF)])
+def _objects(text: bytes | bytearray) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of the first lines."""
+    start = 0
+    for _ in range(_FEW):
+        end = text.find(b"\n", start)
+        with suppress(NotAnObjectError):
+            yield read_object(text[start : end if end >= 0 else len(text)])
+        start = end + 1
+        if end < 0:
+            return
 
 
-def _text_type(kind: pa.DataType) -> pa.DataType:
+def _as_read(kind: pa.DataType, values: Sequence[Any]) -> pa.DataType:
+    """Return the type that Arrow reads for a column, given some of its values.
+
+    It makes no difference to the result: a value of another kind is read singly.
+    """
     if types.is_struct(kind):
-        return pa.struct([pa.field(one.name, _text_type(one.type)) for one in kind])
+        inner = [[value.get(field.name) for value in values if isinstance(value, Mapping)] for field in kind]
+        return pa.struct(
+            [pa.field(field.name, _as_read(field.type, some)) for field, some in zip(kind, inner, strict=True)]
+        )
     if types.is_list(kind):
-        return pa.list_(_text_type(kind.value_type))
-    return pa.string() if is_text(kind) else kind
+        return pa.list_(
+            _as_read(kind.value_type, [inner for value in values if isinstance(value, list) for inner in value])
+        )
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {str} or types.is_timestamp(kind) or types.is_date(kind):
+        return pa.string()
+    if types.is_string(kind):
+        # Unsigned, since a text of -0 is no 0.
+        return pa.uint64() if kinds == {Number} and all(value.isdigit() for value in values if value) else kind
+    # Rounded twice, as a text is.
+    return pa.float64() if types.is_floating(kind) else kind
 
 
-def _text_names(schema: pa.Schema) -> list[str]:
-    return [name for name in schema.names if name.endswith(TEXT_OF)]
+def _as_given(read: pa.DataType, kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column in the result: whole numbers for a column of text are texts."""
+    if types.is_struct(read):
+        return pa.struct([pa.field(field.name, _as_given(field.type, kind.field(field.name).type)) for field in read])
+    if types.is_list(read):
+        return pa.list_(_as_given(read.value_type, kind.value_type))
+    return kind if types.is_string(kind) else read
 
 
-def _with_texts(
-    schema: pa.Schema, table: pa.Table, lines: Sequence[bytes | bytearray]
-) -> tuple[pa.Table, dict[int, str]]:
-    """Add the columns that are kept as JSON text, from the lines of the table; and say why, by row, lines have none."""
-    unread: dict[int, str] = {}
-    for name in _text_names(schema):
-        inside, texts = name.removesuffix(TEXT_OF), list[str | None]()
-        for row, line in enumerate(lines):
-            if is_deep(line):
-                texts.append(None)
-                unread[row] = "nested too deeply"
-                continue
-            try:
-                texts.append(text_at(line.decode(), path_of(inside) if inside else ()))
-            except ValueError as error:
-                texts.append(None)
-                unread[row] = str(error)
-        table = table.append_column(name, pa.array(texts, pa.string()))
-    return table, unread
+def _has_infinite(column: pa.ChunkedArray | pa.Array) -> bool:
+    if types.is_struct(column.type):
+        return any(map(_has_infinite, column.flatten()))
+    if types.is_list(column.type):
+        return any(_has_infinite(chunk.flatten()) for chunk in getattr(column, "chunks", [column]))
+    return types.is_floating(column.type) and bool(pl.Series(pl.from_arrow(column)).is_infinite().any())
 
 
-def _one_object_a_line(chunk: bytes | bytearray, count: int) -> bool:
+def _has_an_object_a_line(text: bytes | bytearray, count: int) -> bool:
     """Whether each of `count` lines begins and ends with a brace.
 
     If Arrow then reads `count` objects, each line is one object, since no object can continue over a closing brace at the end
     of a line and an opening one at the start of the next. The check also keeps Arrow from a bare null, which crashes it.
     """
-    if not (chunk.startswith(b"{") and chunk.endswith((b"}\n", b"}"))):
+    if not (text.startswith(b"{") and text.endswith((b"}\n", b"}"))):
         return False
-    signs = np.frombuffer(chunk, np.uint8)
+    signs = np.frombuffer(text, np.uint8)
     before = np.flatnonzero(signs[1:-1] == ord("\n"))
     return np.count_nonzero((signs[before] == ord("}")) & (signs[before + 2] == ord("{"))) == count - 1
 
 
-def _read(text_schema: pa.Schema, text: bytes | bytearray, count: int) -> pa.Table | None:
-    """Read exactly `count` objects with Arrow; None if one of them is faulty."""
-    import pyarrow.json as pj  # noqa: PLC0415 - takes 30 ms
+def _divided(
+    reader: _Reader, values: Sequence[bytes | bytearray]
+) -> tuple[tuple[list[int], pa.Table] | None, list[int]]:
+    """Return what Arrow reads of lines, with its positions, and the positions of the other lines: divide and conquer."""
+    tables: list[pa.Table] = []
+    taken: list[int] = []
+    left: list[int] = []
 
-    try:
-        table = pj.read_json(
-            pa.BufferReader(text),
-            # One block and no threads: the text is already cut into chunks, and Spark starts one worker per core.
-            read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            parse_options=pj.ParseOptions(explicit_schema=text_schema, unexpected_field_behavior="ignore"),
-        )
-    except pa.ArrowInvalid:
-        return None
-    return table if table.num_rows == count else None
+    def read(start: int, stop: int) -> None:
+        part, table = values[start:stop], None
+        if all(value.startswith(b"{") and value.endswith(b"}") for value in part):
+            table = reader.read(b"\n".join(part), len(part))
+        if table is not None:
+            tables.append(table)
+            taken.extend(range(start, stop))
+        elif stop - start > _FEW:
+            step = max(_FEW, -(-(stop - start) // _PARTS))
+            for begin in range(start, stop, step):
+                read(begin, min(begin + step, stop))
+        else:
+            left.extend(range(start, stop))
+
+    if values:
+        read(0, len(values))
+    return ((taken, pa.concat_tables(tables)) if tables else None), left
 
 
-def _read_alone(text_schema: pa.Schema, value: bytes | bytearray) -> pa.Table | None:
-    """Read one line with Arrow, which accepts what Python's json does not: any depth, any number of digits, and Inf.
+def _read_singly(
+    reader: _Reader,
+    values: Sequence[bytes | bytearray],
+    lines: Lines,
+    positions: Lines,
+    raw: RawLines,
+    missing: Sequence[str],
+) -> Rows:
+    """Read lines one by one. Those that are no objects, or have values of another form than the stream's, are rejected."""
+    rows: list[dict[str, Any]] = []
+    good: list[int] = []
+    rejects: list[Reject] = []
+    broken: dict[tuple[int, int], str] = {}
+    for position in positions.tolist():
+        elements: dict[int, str] = {}
+        try:
+            rows.append(texts_of(reader.schema, read_object(values[position]), missing, elements))
+        except (NotAnObjectError, MisfitError) as error:
+            rejects.append(Reject(raw(position), int(lines[position]), str(error)))
+            continue
+        good.append(position)
+        broken.update({(int(lines[position]), place): reason for place, reason in elements.items()})
+    table = pa.Table.from_pylist(rows, schema=pa.schema([(field.name, _texts(field.type)) for field in reader.schema]))
+    return _with_texts(reader, table, values, lines, np.array(good, np.int64), raw, broken, rejects)
 
-    So a line is accepted or rejected independently of the lines around it.
-    """
-    return _read(text_schema, value, 1) if _is_braced(value) else None
+
+def _texts(kind: pa.DataType) -> pa.DataType:
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _texts(field.type)) for field in kind])
+    return pa.list_(_texts(kind.value_type)) if types.is_list(kind) else pa.string()
 
 
-def _is_braced(value: bytes | bytearray) -> bool:
-    return value.startswith(b"{") and value.endswith(b"}")
+def _with_texts(
+    reader: _Reader,
+    table: pa.Table,
+    values: Sequence[bytes | bytearray],
+    lines: Lines,
+    positions: Lines,
+    raw: RawLines,
+    broken: Mapping[tuple[int, int], str],
+    rejects: list[Reject],
+) -> Rows:
+    """Return rows with the columns that are kept as JSON text."""
+    good = np.ones(len(positions), dtype=bool)
+    for name in reader.texts:
+        path, texts = path_of(name.removesuffix(TEXT_OF)) if name != TEXT_OF else (), list[str | None]()
+        for row, position in enumerate(positions.tolist()):
+            try:
+                texts.append(text_at(values[position].decode(), path))
+            except ValueError as error:
+                texts.append(None)
+                if good[row]:
+                    rejects.append(Reject(raw(position), int(lines[position]), f"{NOT_JSON}: {error}"))
+                good[row] = False
+        table = table.append_column(name, pa.array(texts, pa.string()))
+    if not good.all():
+        table, positions = table.filter(pa.array(good)), positions[good]
+    return Rows(table, lines[positions], lambda row: raw(int(positions[row])), rejects, broken=broken)

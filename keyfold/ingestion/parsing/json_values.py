@@ -1,194 +1,179 @@
-"""Read one JSON object with Python's json, and say why a value does not fit its column's type.
+"""Read one JSON object with Python's json into texts, and say what is wrong with a line that has none, or another form than its stream's.
 
-It is slow, and used for the few lines that Arrow's reader rejects (`json_lines`). Its results are those that Arrow would give.
+It is slow, and used for the few lines that Arrow's reader does not take (`json_lines`). Numbers keep their text: the declared type reads
+it (`casting`), as it reads a field of CSV.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from decimal import Decimal
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from keyfold.exact_cast import exact_decimal, whole_number
 from keyfold.ingestion.parsing.casting import SHOWN, named
 from keyfold.stream.source import is_each
 
 NOT_JSON = "not valid JSON"
 """The beginning of the reason for a value that is no JSON."""
 
-_DIGITS = 300
-"""Integers with more digits are read as floats. All with fewer are in the range of floats."""
-
-_MAX_DEPTH = 500
-"""Maximum nesting that Python's reader is used for, since its own limit depends on the call stack."""
+_MAX_DEPTH = 400
+"""Nesting that is read. What is nested more deeply is no column, and Python's reader is limited by the call stack."""
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?')
+_NUMBER_OF_ARROW = re.compile(rb'"(?:[^"\\]|\\.)*+"|-?(?:Inf|NaN)\b')
+"""Strings, and the spellings of floats that Arrow's reader takes and Python's does not."""
 
 
-def read_object(
-    schema: pa.Schema, value: bytes | bytearray, missing: tuple[str, ...]
-) -> tuple[dict[str, Any], str | None, Mapping[int, str]]:
-    """Return a line's row, or why it is rejected; and by index, why elements of the exploded list are rejected."""
-    if is_deep(value):
-        return {}, f"{NOT_JSON}: nested too deeply", {}
-    try:
-        content = _DECODER.decode(value.decode("utf-8-sig"))
-    except ValueError as error:
-        return {}, f"{NOT_JSON}: {error}", {}
-    if not isinstance(content, dict):
-        return {}, f"not a JSON object: {_short(content)}", {}
-    elements: dict[int, str] = {}
-    try:
-        return _fields(content, schema, missing, "", elements), None, elements
-    except _MisfitError as wrong:
-        return {}, str(wrong), {}
+class NotAnObjectError(ValueError):
+    """A line is no JSON object; the message is the reason."""
 
 
-def is_deep(value: bytes | bytearray) -> bool:
-    """Whether arrays and objects are nested too deeply for Python's reader."""
-    count = value.count(b"[") + value.count(b"{")
-    if count <= _MAX_DEPTH:
-        return False
-    signs = np.frombuffer(_STRING.sub(b"", value), np.uint8)
-    steps = np.isin(signs, (ord("["), ord("{"))).astype(np.int32) - np.isin(signs, (ord("]"), ord("}")))
-    return int(np.cumsum(steps).max(initial=0)) > _MAX_DEPTH
+class MisfitError(Exception):
+    """A value has not the form that its column needs; the message is the reason."""
 
 
-def is_text(target: pa.DataType) -> bool:
-    """Whether values of a type are text in JSON: texts, times and dates."""
-    return types.is_string(target) or types.is_timestamp(target) or types.is_date(target)
+class Number(str):
+    """A number, as it is written."""
+
+    __slots__ = ()
 
 
-class _MisfitError(Exception):
-    """A value does not fit its column's type; the message is the reason."""
+class _Object(dict[str, Any]):
+    """An object, and the names that it has twice."""
+
+    twice: frozenset[str] = frozenset()
 
 
-class _Real(float):
-    """A float with its original text, which is exact."""
-
-    __slots__ = ("text",)
-
-    def __new__(cls, text: str) -> Self:
-        number = super().__new__(cls, text)
-        number.text = text
-        return number
-
-
-def _whole(text: str) -> int | _Real:
-    # -0 stays a float, since integers have no negative zero.
-    return int(text) if len(text) <= _DIGITS and text != "-0" else _Real(text)
-
-
-_DECODER = json.JSONDecoder(parse_float=_Real, parse_int=_whole)
-
-
-def _fields(
-    found: dict[str, Any], fields: Iterable[pa.Field], missing: tuple[str, ...], above: str, elements: dict[int, str]
-) -> dict[str, Any]:
-    """Read the schema's fields of an object.
+def read_object(line: bytes | bytearray) -> Mapping[str, Any]:
+    """Return a line's object, whose numbers are texts.
 
     Raises:
-        _MisfitError: a field does not fit its type.
+        NotAnObjectError: it has none.
     """
+    try:
+        content = _DECODER.decode(_readable(line).decode("utf-8-sig"))
+    except ValueError as error:
+        raise NotAnObjectError(f"{NOT_JSON}: {error}") from None
+    if not isinstance(content, _Object):
+        raise NotAnObjectError(f"not a JSON object: {_short(content)}")
+    return content
+
+
+def texts_of(
+    fields: Iterable[pa.Field], values: Any, missing: Sequence[str], broken: dict[int, str], above: str = ""
+) -> dict[str, Any]:
+    """Return an object's values of these fields, with texts in place of numbers and truth values, and NULL where it has none.
+
+    Args:
+        fields: the fields that are read.
+        values: the object.
+        missing: texts that mean a missing value.
+        broken: takes, by index, the reason of each element of the exploded list that has another form, and is NULL in the result.
+        above: the path of the object, with a point at its end.
+
+    Raises:
+        MisfitError: the object has a field twice, or a value has another form.
+    """
+    if twice := sorted(values.twice & {field.name for field in fields}):
+        raise MisfitError(f"{above}{twice[0]} is there twice")
     row: dict[str, Any] = {}
     for field in fields:
-        given, name = found.get(field.name), f"{above}{field.name}"
-        if isinstance(given, list) and is_each(field):
-            row[field.name] = _elements(given, field.type.value_type, missing, name, elements)
+        value, name = values.get(field.name), f"{above}{field.name}"
+        if isinstance(value, list) and is_each(field):
+            row[field.name] = [
+                _element(element, field.type.value_type, missing, f"{name}[]", place, broken)
+                for place, element in enumerate(value)
+            ]
         else:
-            row[field.name] = _value(given, field.type, missing, name, elements)
+            row[field.name] = _text(value, field.type, missing, name, broken)
     return row
 
 
-def _elements(
-    given: list[Any], kind: pa.DataType, missing: tuple[str, ...], name: str, elements: dict[int, str]
-) -> list[Any]:
-    """Read a list's elements; NULL for those that do not fit their type, with the reason in `elements`."""
-    read: list[Any] = []
-    for place, one in enumerate(given):
-        try:
-            read.append(_value(one, kind, missing, f"{name}[]", elements))
-        except _MisfitError as wrong:
-            read.append(None)
-            elements[place] = str(wrong)
-    return read
+def _element(
+    value: Any, kind: pa.DataType, missing: Sequence[str], name: str, place: int, broken: dict[int, str]
+) -> Any:
+    try:
+        return _text(value, kind, missing, name, {})
+    except MisfitError as misfit:
+        broken[place] = str(misfit)
+        return None
 
 
-def _value(given: Any, kind: pa.DataType, missing: tuple[str, ...], name: str, elements: dict[int, str]) -> Any:
-    if given is None or given != given:  # NULL or NaN  # noqa: PLR0124
+def _text(value: Any, kind: pa.DataType, missing: Sequence[str], name: str, broken: dict[int, str]) -> Any:
+    if value is None:
         return None
     if types.is_struct(kind):
-        if not isinstance(given, dict):
-            raise _MisfitError(f"{name} is not an object: {_short(given)}")
-        return _fields(given, kind, missing, f"{name}.", elements)
-    if types.is_list(kind) and not types.is_string(kind.value_type):
-        if not isinstance(given, list):
-            raise _MisfitError(f"{name} is not a list: {_short(given)}")
-        return [_value(one, kind.value_type, missing, f"{name}[{place}]", elements) for place, one in enumerate(given)]
-    # Before the type check, since "NA" in a column of numbers is a missing value, not a wrong one. In a column of text it
-    # becomes NULL later, as for lines that Arrow reads.
-    if isinstance(given, str) and not is_text(kind) and given.strip() in missing:
-        return None
-    typed = _typed(given, kind)
-    if typed is None:
-        raise _MisfitError(f"{name} is not {named(kind)}: {_short(given)}")
-    return typed
+        if not isinstance(value, _Object):
+            raise MisfitError(f"{name} is not an object: {_short(value)}")
+        return texts_of(kind, value, missing, broken, f"{name}.")
+    if types.is_list(kind):
+        if isinstance(value, list):
+            inner = kind.value_type
+            return [_text(element, inner, missing, f"{name}[{at}]", broken) for at, element in enumerate(value)]
+        if not types.is_string(kind.value_type) or not isinstance(value, str | bool):
+            form = named(kind) if types.is_string(kind.value_type) else "a list"
+            raise MisfitError(f"{name} is not {form}: {_short(value)}")
+        # Some producers leave out the brackets if there is only one value.
+        is_missing = isinstance(value, str) and value.strip() in missing
+        return None if is_missing else [_text(value, kind.value_type, missing, name, broken)]
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    # Half of a surrogate pair can be escaped in JSON, but UTF-8 cannot hold it.
+    if isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value):
+        return value
+    raise MisfitError(f"{name} is not {named(kind)}: {_short(value)}")
 
 
-def _typed(given: Any, target: pa.DataType) -> Any:
-    """Convert a value to the column's type; None if it does not fit. The results are the same as Arrow's."""
-    if types.is_list(target):
-        values = given if isinstance(given, list) else [given]
-        return (
-            values
-            if all(value is None or (isinstance(value, str) and _is_unicode(value)) for value in values)
-            else None
+def _object(pairs: list[tuple[str, Any]]) -> _Object:
+    values = _Object(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        values.twice = frozenset(name for name in values if names.count(name) > 1)
+    return values
+
+
+def _constant(text: str) -> Number | None:
+    # NaN means a missing value, as in pandas.
+    return None if "NaN" in text else Number(text)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=Number, parse_int=Number, parse_constant=_constant)
+
+
+def _readable(line: bytes | bytearray) -> bytes | bytearray:
+    """Return a line as Python's json can read it: with 0 in place of what is nested too deeply, and its names of floats."""
+    if b"N" in line or b"I" in line:
+        line = _NUMBER_OF_ARROW.sub(
+            lambda match: (
+                match[0]
+                if match[0][:1] == b'"'
+                else match[0].removeprefix(b"-" if b"N" in match[0] else b"").replace(b"Inf", b"Infinity")
+            ),
+            line,
         )
-    if is_text(target):
-        fits = isinstance(given, str) and _is_unicode(given)
-    elif types.is_boolean(target):
-        fits = isinstance(given, bool)
-    elif types.is_decimal(target):
-        return _typed_decimal(given, target)
-    else:
-        return _typed_number(given, target)
-    return given if fits else None
+    if line.count(b"[") + line.count(b"{") <= _MAX_DEPTH:
+        return line
+    outside = np.frombuffer(_STRING.sub(lambda string: b" " * len(string[0]), line), np.uint8)
+    opens, closes = np.isin(outside, (ord("["), ord("{"))), np.isin(outside, (ord("]"), ord("}")))
+    depth = np.cumsum(opens.astype(np.int32)) - np.cumsum(closes.astype(np.int32)) + closes
+    signs = np.where(opens & (depth == _MAX_DEPTH + 1), ord("0"), np.frombuffer(line, np.uint8)).astype(np.uint8)
+    return signs[(depth <= _MAX_DEPTH) | (opens & (depth == _MAX_DEPTH + 1))].tobytes()
 
 
-def _typed_decimal(given: Any, target: pa.Decimal128Type) -> Decimal | None:
-    """Convert a number, or a text with one: producers write decimals as text, since many readers make floats of numbers."""
-    if isinstance(given, bool) or not isinstance(given, int | float | str):
-        return None
-    text = given.text if isinstance(given, _Real) else str(given)
-    return exact_decimal(text, target.precision, target.scale)
-
-
-def _typed_number(given: Any, target: pa.DataType) -> int | float | None:
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        return None
-    if types.is_floating(target):
-        return float(given)  # the cast rejects non-finite values later, as for lines that Arrow reads
-    # 2.0 is accepted as 2: pandas writes integers so in columns with missing values. 2.5 stays wrong.
-    number = whole_number(given.text) if isinstance(given, _Real) else given
-    if number is None or isinstance(number, float):
-        return None
-    # Out of the type's range is a wrong value, too.
-    least = -(1 << target.bit_width - 1) if types.is_signed_integer(target) else 0
-    return number if 0 <= number - least < 1 << target.bit_width else None
-
-
-def _is_unicode(text: str) -> bool:
-    """False if it has half of a surrogate pair, which JSON can escape but UTF-8 cannot hold."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _short(given: Any) -> str:
-    if isinstance(given, float):
-        text = given.text if isinstance(given, _Real) else repr(given)
-    else:
-        text = given if isinstance(given, str) else json.dumps(given)
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else _written(value)
     return text.encode("utf-8", "backslashreplace").decode()[:SHOWN]
+
+
+def _written(value: Any, depth: int = 0) -> str:
+    """Return a value as JSON, as deeply as a reason shows it."""
+    if isinstance(value, Number) or depth > SHOWN:
+        return str(value) if isinstance(value, Number) else "…"
+    if isinstance(value, list):
+        return f"[{', '.join(_written(element, depth + 1) for element in value)}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(name)}: {_written(inner, depth + 1)}' for name, inner in value.items())}}}"
+    return json.dumps(value)

@@ -83,14 +83,26 @@ def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> dict[str, li
 
 
 def _present(column: pa.ChunkedArray, missing: tuple[str, ...]) -> pa.ChunkedArray:
-    """Replace texts that mean a missing value by NULL."""
-    if not missing or not (types.is_string(column.type) or types.is_large_string(column.type)):
+    """Replace texts that mean a missing value by NULL, also within lists and objects."""
+    if not missing:
         return column
-    values = pl.Series(pl.from_arrow(column))
-    nothing = values.str.strip_chars().is_in(list(missing))
-    if not nothing.any():
-        return column
-    return pa.chunked_array([values.set(nothing.fill_null(value=False), None).to_arrow()])
+    return pa.chunked_array([_without(chunk, list(missing)) for chunk in column.chunks], column.type)
+
+
+def _without(values: pa.Array, missing: list[str]) -> pa.Array:
+    if types.is_struct(values.type):
+        fields = [_without(field, missing) for field in values.flatten()]
+        return pa.StructArray.from_arrays(fields, fields=list(values.type), mask=values.is_null())
+    if types.is_list(values.type) or types.is_large_list(values.type):
+        elements = _without(values.values, missing)
+        return type(values).from_arrays(values.offsets, elements, type=values.type, mask=values.is_null())
+    if not (types.is_string(values.type) or types.is_large_string(values.type)):
+        return values
+    texts = pl.Series(pl.from_arrow(values))
+    is_missing = texts.str.strip_chars().is_in(missing)
+    return (
+        texts.set(is_missing.fill_null(value=False), None).to_arrow().cast(values.type) if is_missing.any() else values
+    )
 
 
 def _iso_times(column: pa.ChunkedArray, shape: str) -> pa.ChunkedArray:

@@ -100,6 +100,9 @@ def validate_rows(
         oldest: the oldest event time that is accepted; None if any is.
     """
     read = rows.columns.num_rows + len(rows.rejects)
+    if not rows.columns.num_rows:
+        accepted = pl.DataFrame(stream.event_schema.empty_table())
+        return ValidatedRows(read, accepted, rows.lines, rows.rejects, header=rows.header)
     typed, wrong = cast_columns(map_columns(stream, rows.columns, path), rows.columns.num_rows, stream.schema)
     # From the plan, so that a repeated batch writes the same rows as the first attempt.
     arrival = pl.lit(arrived).cast(pl.Datetime("us", "UTC")).alias(INGESTED_AT)
@@ -120,12 +123,6 @@ def validate_rows(
         frame, lines, lacks_time = frame.filter(~bad), lines[~bad.to_numpy()], lacks_time.filter(~bad)
     rejects.sort(key=lambda reject: reject.line)
     return ValidatedRows(read, frame, lines, rejects, int(lacks_time.sum()), rows.header)
-
-
-def none_accepted(stream: Stream, rows: Rows) -> ValidatedRows:
-    """Return the result for rows that are all rejected by the parser."""
-    accepted = pl.DataFrame(stream.event_schema.empty_table())
-    return ValidatedRows(len(rows.rejects), accepted, rows.lines, rows.rejects, header=rows.header)
 
 
 def _faults(stream: Stream) -> list[pl.Expr]:

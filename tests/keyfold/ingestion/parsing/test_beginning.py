@@ -98,7 +98,7 @@ def test_elements_of_a_list_count_as_rows_and_those_of_a_line_belong_together(tm
         for elements, expected in (
             (
                 ["x"] * 7,
-                "the file is rejected as a whole: 14 of its first 14 rows are refused, most often: all[].n is not an integer of 64 bits",
+                "the file is rejected as a whole: 14 of its first 14 rows are refused, most often: n is not an integer of 64 bits",
             ),
             (["x"] * 6 + [1], (2, 12)),
         ):

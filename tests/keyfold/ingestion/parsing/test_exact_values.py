@@ -91,7 +91,7 @@ def test_decimals_and_dates_are_what_they_were_in_every_format_and_spelling(tmp_
         ('"counts": [1, 2.5]', "counts[1] is not an integer of 64 bits: 2.5"),
         ('"counts": 7', "counts is not a list: 7"),
         ('"pair": {"n": "x"}', "pair.n is not an integer of 64 bits: x"),
-        ('"pair": {"on": "soon"}', "pair is not an object (n: an integer of 64 bits, on: a date such as 2026-01-31)"),
+        ('"pair": {"on": "soon"}', "pair.on is not a date such as 2026-01-31: soon"),
         ('"pair": [1]', "pair is not an object: [1]"),
     ],
 )
@@ -105,17 +105,14 @@ def test_a_value_of_another_type_is_quarantined_and_the_lines_beside_it_are_read
         assert row["pair"] == {"n": 1, "on": date(2026, 1, 31)}
 
 
-def test_a_count_from_1970_in_far_years_is_exact_or_quarantined(tmp_path):
+def test_a_count_from_1970_in_far_years_is_exact(tmp_path):
     stream = Stream("far", pa.schema([("at", TIMESTAMP)]), "at", sources={"at": Source(("at",), time="us")})
     moment, micros = datetime(1600, 1, 1, 0, 0, 0, 1, UTC), -11_676_095_999_999_999
     (tmp_path / "a.csv").write_text(f"at\n{micros}\n")
     (tmp_path / "a.json").write_text(json.dumps({"at": micros}))
     pq.write_table(pa.table({"at": [micros]}), tmp_path / "a.parquet")
-    for name in ("a.csv", "a.parquet"):
+    for name in ("a.csv", "a.json", "a.parquet"):
         assert [row["at"] for row in file_rows(stream, tmp_path / name, ARRIVED)] == [moment]
-    # JSON lines are read as floats, since a count may have a fraction.
-    (row,) = file_rows(stream, tmp_path / "a.json", ARRIVED)
-    assert row["reason"].startswith("at is not an ISO 8601 time")
 
 
 @pytest.mark.parametrize(

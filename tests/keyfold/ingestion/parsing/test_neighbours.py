@@ -108,7 +108,8 @@ CSV_FIELD = st.sampled_from(
 
 def json_rows(lines: list[str], size: int, stream: Stream = STREAM) -> list[dict]:
     text = io.BytesIO("\n".join(lines).encode())
-    return rows_of(read_json(stream.raw_schema, chunks(text, size), stream.missing), stream)
+    chunked = read_json(stream.raw_schema, chunks(text, size), stream.missing)
+    return rows_of((rows for chunk in chunked for rows in chunk), stream)
 
 
 def csv_rows(header: str, lines: list[str], end: str, size: int) -> list[dict]:
