@@ -1,6 +1,6 @@
 """A driver on a cluster, in a process of its own: does what runs do, and prints what came of it as JSON.
 
-`python tests/cluster_driver.py FOLDER`, or with one more word for what is refused, with the variables of `standalone_cluster`'s `Cluster.environment`.
+`python tests/cluster_driver.py FOLDER`, with the variables of `standalone_cluster`'s `Cluster.environment`.
 """
 
 import json
@@ -48,16 +48,6 @@ def main(folder: Path) -> None:
     print(json.dumps(told, default=str))
 
 
-def be_refused(folder: Path) -> None:
-    """Ask for more than the cluster has, and for a Python that its nodes do not have."""
-    settings = SparkSettings.from_environment()
-    greedy = settings.conf | {"spark.executor.memory": "900g", "spark.keyfold.executorsWithin": "2"}
-    told = {"too much": _refused(lambda: build_session(settings.model_copy(update={"conf": greedy})))}
-    no_python = settings.conf | {"spark.pyspark.python": "/no/such/python"}
-    told["no python"] = _refused(lambda: build_session(settings.model_copy(update={"conf": no_python})))
-    print(json.dumps(told, default=str))
-
-
 _WHERE = "process long, work string, file string, passed string"
 
 
@@ -100,4 +90,4 @@ def _refused(action: Callable[[], object]) -> str:
 
 
 if __name__ == "__main__":
-    (main if len(sys.argv) == 2 else be_refused)(Path(sys.argv[1]))
+    main(Path(sys.argv[1]))

@@ -59,8 +59,6 @@ def standalone_cluster(folder: Path, workers: int = 2, cores: int = 1, memory: s
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": QUICK,
         "spark.authenticate.secret": f"planted-{secrets.token_hex(16)}",
-        # A run that wants more than there is must not wait for minutes.
-        "spark.keyfold.executorsWithin": "60",
     }
     properties = folder / "daemons.properties"
     properties.touch(mode=0o600)

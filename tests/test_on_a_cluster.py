@@ -85,13 +85,6 @@ def test_a_folder_that_each_node_has_for_itself_is_told_with_the_node(driven):
 
 
 @pytest.mark.cluster
-def test_a_cluster_that_gives_no_executor_and_a_node_without_our_python_are_told(cluster, tmp_path):
-    told = drive(cluster, tmp_path, "be refused")
-    assert "gave this application no executor within 2 s. It asks for executors of 900g" in told["too much"]
-    assert "has no Python at /no/such/python" in told["no python"]
-
-
-@pytest.mark.cluster
 def test_a_run_that_is_cancelled_and_one_that_is_killed_leave_no_work_on_the_cluster(cluster, tmp_path):
     with ExitStack() as running:
         runs = [dagster_run(running, cluster, tmp_path / name) for name in ("cancelled", "killed")]

@@ -20,7 +20,6 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Choice, Runners
 from keyfold.runners.choice import LOCAL_BELOW
 from keyfold.session import SparkSettings
-from keyfold.session.targets import check_target
 from keyfold.storage.place import Place
 from keyfold.storage.reachable import check_reachable
 
@@ -86,7 +85,6 @@ class KeyfoldResource(dg.ResourceDefinition):
             KeyfoldError: a variable has an invalid value.
         """
         settings, home = SparkSettings.from_environment(environment), lakehouse_home(environment)
-        check_target(settings.master, settings.conf, environment)
         runners = Runners.from_environment(environment=environment)
         return cls(str(home), runners.choice, spark=settings, local_below=runners.local_below)
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from keyfold.errors import Misconfigured
 from keyfold.runners.local_runner import LocalRunner
 from keyfold.runners.runner import Runner
-from keyfold.session.installed import check_spark_is_installed, missing_for_spark
-from keyfold.session.spark_settings import SparkSettings
+from keyfold.session.spark_settings import SparkSettings, check_spark_is_installed, missing_for_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +23,8 @@ LOCAL_BELOW = 32 << 20
 class Runners:
     """The runners of runs and ingest. A Spark session is started when work first needs one.
 
-    Used as a context manager, it stops at the end a session that it started, unless other runners of this process use it too; otherwise
-    the session ends with the process. A session that is given is never stopped.
+    Used as a context manager, it stops at the end a session that it started; otherwise the session ends with the process. A session that
+    is given, or that ran before, is never stopped.
 
     Args:
         choice: `local` runs everything in this process, `spark` everything on Spark; `auto` decides by the planned bytes.
@@ -119,9 +118,9 @@ class Runners:
         """
         if self._session is None:
             check_spark_is_installed()
-            from keyfold.session.start import SHARED  # noqa: PLC0415 - imports pyspark
+            from keyfold.session.start import enter_session  # noqa: PLC0415 - imports pyspark
 
-            self._session, self._is_ours = SHARED.enter(self._settings), True
+            self._session, self._is_ours = enter_session(self._settings)
         return self._session
 
     def check_alive(self) -> None:
@@ -146,7 +145,7 @@ class Runners:
 
     def __exit__(self, *_: object) -> None:
         if self._is_ours:
-            from keyfold.session.start import SHARED  # noqa: PLC0415 - imports pyspark
+            from keyfold.session.start import stop_session  # noqa: PLC0415 - imports pyspark
 
             session, self._session, self._spark, self._is_ours = self._session, None, None, False
-            SHARED.leave(session)
+            stop_session(session)

@@ -7,7 +7,6 @@ import gc
 import pickle
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 
 import pyarrow as pa
@@ -16,10 +15,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from keyfold.errors import error_in
+from keyfold.errors import Unreachable, error_in
 from keyfold.runners.runner import PARTITION, Item, OnBatches, Result
 from keyfold.runners.shared_folders import check_folder
-from keyfold.session.calling import in_thread
+from keyfold.session.interrupts import in_thread
 from keyfold.storage.place import Place
 
 _RESULTS = pa.schema([("number", pa.int64()), ("result", pa.binary())])
@@ -119,15 +118,16 @@ class SparkRunner:
             return call()
 
         thread = partial(InheritableThread, session=session)
-        with self._java_end_explained():
+        try:
             return in_thread(tagged, cancel=lambda: cancel(tag), thread_type=thread)
-
-    def _java_end_explained(self) -> AbstractContextManager[None]:
-        if not self._is_classic:
-            return nullcontext()
-        from keyfold.session.java import java_end_explained  # noqa: PLC0415 - a client of Spark Connect may lack py4j
-
-        return java_end_explained()
+        except Exception as error:
+            # By its name: a client of Spark Connect may lack py4j.
+            if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+                raise Unreachable(
+                    "Spark's Java process has ended: somebody killed it, or the machine ran out of memory. Committed batches stay, "
+                    "and nothing is lost: run it again"
+                ) from None
+            raise
 
     def _is_on_this_machine(self) -> bool:
         return self._is_classic and str(self._session.sparkContext.master).startswith("local")

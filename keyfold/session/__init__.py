@@ -1,4 +1,4 @@
-"""Spark sessions: settings, and the Java process behind a session.
+"""Spark sessions: their settings, and the start of one for those who have none.
 
 Names are imported when they are first used: settings are read without loading pyspark, and a worker that checks its versions
 (`keyfold.session.shipped`) loads none of the libraries.
@@ -7,7 +7,7 @@ Names are imported when they are first used: settings are read without loading p
 from typing import TYPE_CHECKING, Any
 
 from keyfold.lazy_names import lazy_names
-from keyfold.session.installed import check_spark_is_installed
+from keyfold.session.spark_settings import check_spark_is_installed
 
 if TYPE_CHECKING:
     from keyfold.session.spark_settings import SparkSettings

@@ -1,57 +1,73 @@
-"""Pack Python packages into a reproducible zip for the workers of a cluster."""
+"""Ship Python packages to the workers of a cluster, in a zip that they import from."""
 
-import hashlib
 import json
+import os
 import socket
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from keyfold.errors import Misconfigured
+from keyfold.project import project_packages
 from keyfold.session.shipped import MANIFEST, versions
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _COMPILED = {".so", ".pyd", ".dylib"}
-_LEFT_OUT = {".pyc", ".pyo"}
-_DATE = (1980, 1, 1, 0, 0, 0)
-"""The earliest date in a zip. All entries get it, so that modification times do not change the zip."""
+
+_READ_BY_WORKERS = ("KEYFOLD_ENRICHMENT_", "KEYFOLD_KAFKA_", "AWS_", "GOOGLE_", "AZURE_", "AZURITE_")
+"""Prefixes of variables that code in workers reads. On one machine, workers inherit them."""
 
 
-def zip_packages(names: Iterable[str], folder: Path) -> Path:
-    """Write installed packages into a zip that Python can import from.
-
-    The zip's name contains a digest of its content, since Spark refuses a file whose name it knows with other content.
+def ship(session: "SparkSession", names: tuple[str, ...]) -> None:
+    """Ship packages to the workers of a cluster, and variables with every task.
 
     Args:
-        names: top-level packages or modules, by their import names.
-        folder: the folder for the zip.
+        session: the session.
+        names: packages besides `keyfold` and the project's own.
+
+    Raises:
+        KeyfoldError: as `packed`.
+    """
+    session.sparkContext.addPyFile(str(packed(names)))
+    session.sparkContext.environment.update(
+        {name: value for name, value in os.environ.items() if name.startswith(_READ_BY_WORKERS)}
+    )
+
+
+@cache
+def packed(names: tuple[str, ...]) -> Path:
+    """Return a zip of `keyfold`, the project's packages and others; the same for all sessions of this process.
+
+    Spark puts it on this process's path too, where a second look would find the packages in it.
 
     Raises:
         KeyfoldError: a package is not installed, is not a folder on disk, or has compiled modules, which cannot be imported
             from a zip.
     """
-    content = dict(sorted(entry for name in dict.fromkeys(names) for entry in _files(name)))
-    # Part of the digest: a driver with other versions makes another zip.
+    # As long as the process: Spark serves the file to executors that start later.
+    folder = TemporaryDirectory(prefix="keyfold-")
+    _FOLDERS.append(folder)
+    content = dict(entry for name in ("keyfold", *project_packages(), *names) for entry in _files(name))
     content[MANIFEST] = json.dumps({"driver": socket.gethostname(), "versions": versions()}).encode()
-    digest = hashlib.sha256()
-    for name, data in content.items():
-        digest.update(f"{name}\0{len(data)}\0".encode() + data)
-    made = folder / f"keyfold-{digest.hexdigest()[:16]}.zip"
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    # A name of its own: Spark refuses a file whose name it knows with other content.
+    archive = Path(folder.name) / f"keyfold-{uuid4().hex}.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
         # Packages without an __init__.py are found only if the zip has an entry for their folder.
-        for entry in sorted({f"{parent}/" for name in content for parent in Path(name).parents if parent.name}):
-            archive.writestr(_entry(entry), b"")
+        for parent in sorted({parent for name in content for parent in Path(name).parents if parent.name}):
+            zipped.mkdir(parent.as_posix())
         for name, data in content.items():
-            archive.writestr(_entry(name), data)
-    return made
+            zipped.writestr(name, data)
+    return archive
 
 
-def _entry(name: str) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name, _DATE)
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    # The upper 16 bits hold the Unix mode. A fixed one, so that umask and installer do not change the zip.
-    entry.external_attr = (0o755 if name.endswith("/") else 0o644) << 16
-    return entry
+_FOLDERS: list[TemporaryDirectory[str]] = []
 
 
 def _files(name: str) -> Iterator[tuple[str, bytes]]:
@@ -59,18 +75,14 @@ def _files(name: str) -> Iterator[tuple[str, bytes]]:
     spec = find_spec(name)
     if spec is None:
         raise Misconfigured(f"the package {name} is to be shipped to Spark's workers, but is not installed here")
-    if spec.submodule_search_locations is None:
-        if spec.origin is None or not spec.origin.endswith(".py"):
-            raise Misconfigured(
-                f"{name} is not a Python file or package on disk, and cannot be shipped to Spark's workers"
-            )
-        yield Path(spec.origin).name, Path(spec.origin).read_bytes()
-        return
-    for root in map(Path, spec.submodule_search_locations):
-        if not root.is_dir():
-            raise Misconfigured(f"{name} is in {root}, which is not a folder, and cannot be shipped to Spark's workers")
+    roots = [Path(location) for location in spec.submodule_search_locations or ()]
+    if (not roots and (spec.origin is None or not spec.origin.endswith(".py"))) or not all(map(Path.is_dir, roots)):
+        raise Misconfigured(f"{name} is not a Python file or package on disk, and cannot be shipped to Spark's workers")
+    if not roots:
+        yield Path(str(spec.origin)).name, Path(str(spec.origin)).read_bytes()
+    for root in roots:
         for file in sorted(root.rglob("*")):
-            if not file.is_file() or file.suffix in _LEFT_OUT or "__pycache__" in file.parts:
+            if not file.is_file() or "__pycache__" in file.parts:
                 continue
             if file.suffix in _COMPILED:
                 raise Misconfigured(

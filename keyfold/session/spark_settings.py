@@ -1,17 +1,16 @@
-"""Settings of Spark sessions, checked when they are loaded."""
+"""Settings of Spark sessions, checked when they are loaded; and what a session needs to be installed."""
 
 import os
 import re
-import shlex
-import tempfile
+import shutil
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from keyfold.errors import Misconfigured
-from keyfold.session.redaction import SENSITIVE, secret_java_options
-from keyfold.session.targets import LOOPBACK, cluster_defaults
+from keyfold.secret_settings import SENSITIVE, parse_conf, secret_java_options
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -22,10 +21,8 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
-    "spark.executor.syncLogLevel.enabled": "true",
     # Spark starts one worker per core: more threads of Polars would only compete with them.
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
-    "spark.log.level": "ERROR",
     "spark.redaction.regex": SENSITIVE,
     # Spark's default is 200, and a generation keeps its first value for ever. Each state partition costs a task.
     _SHUFFLE_PARTITIONS: "4",
@@ -35,30 +32,24 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     # What is shuffled is Parquet already: compressed, it is a tenth smaller, and a run of 2 million events an eighth slower.
     "spark.shuffle.compress": "false",
-    # Hadoop ignores the process's umask and sets the modes of files itself.
-    "spark.hadoop.fs.permissions.umask-mode": "077",
-    # Otherwise Spark creates a folder spark-warehouse in the working directory.
-    "spark.sql.warehouse.dir": os.path.join(tempfile.gettempdir(), "keyfold-warehouse"),
+    # Otherwise anybody who reaches the port of the driver or of an executor could run code there, or read a broadcast with a secret.
+    # On one machine, Spark generates a secret for each session, which is in no setting.
+    "spark.authenticate": "true",
 }
 
-# In runs of seconds, Java's optimizing compiler competes with the run for the processor and does not pay for itself. It is used
-# ten times later than by default. Measured in benchmarks/results/performance.md.
-JAVA_OPTIONS = (
-    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=10000 -XX:Tier4CompileThreshold=150000 "
-    "-XX:Tier4BackEdgeThreshold=1000000 -XX:+UseParallelGC"
-)
-"""Default Java options of a local session."""
-
+_LOOPBACK = "127.0.0.1"
 _LOCAL_DEFAULTS = {
+    "spark.log.level": "ERROR",
+    "spark.executor.syncLogLevel.enabled": "true",
     # The driver's ports must not be reachable from the network.
-    "spark.driver.bindAddress": LOOPBACK,
-    "spark.driver.host": LOOPBACK,
-    # Other users of the machine reach loopback too, and a broadcast may have a bucket's secret. Spark generates a secret for each
-    # session, which is in no setting.
-    "spark.authenticate": "true",
-    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
-    # Not on a cluster: workers get the package only after the daemon has started.
-    "spark.python.daemon.module": "keyfold.session.worker_daemon",
+    "spark.driver.bindAddress": _LOOPBACK,
+    "spark.driver.host": _LOOPBACK,
+}
+_CLUSTER_DEFAULTS = {
+    # Spark warns of an application that gets no executor.
+    "spark.log.level": "WARN",
+    # A path without a scheme is on the shared mount, for Spark too, whatever Hadoop's own files say.
+    "spark.hadoop.fs.defaultFS": "file:///",
 }
 
 _MASTER = re.compile(
@@ -91,18 +82,19 @@ class SparkSettings(BaseModel):
         Raises:
             KeyfoldError: a value is not valid.
         """
-        given: dict[str, object] = {}
+        fields: dict[str, object] = {}
         if master := environment.get("KEYFOLD_SPARK_MASTER"):
-            given["master"] = master
+            fields["master"] = master
         if ship := environment.get("KEYFOLD_SPARK_SHIP"):
-            given["ship"] = tuple(one.strip() for one in ship.split(",") if one.strip())
+            fields["ship"] = tuple(name.strip() for name in ship.split(",") if name.strip())
         if conf := environment.get("KEYFOLD_SPARK_CONF"):
-            given["conf"] = parse_conf(conf)
+            fields["conf"] = parse_conf(conf, "KEYFOLD_SPARK_CONF")
         try:
-            return cls.model_validate(given)
+            return cls.model_validate(fields)
         except ValidationError as error:
             faults = "; ".join(
-                f"KEYFOLD_SPARK_{str(e['loc'][0] if e['loc'] else 'conf').upper()}: {e['msg']}" for e in error.errors()
+                f"KEYFOLD_SPARK_{str(fault['loc'][0] if fault['loc'] else 'conf').upper()}: {fault['msg']}"
+                for fault in error.errors()
             )
             raise Misconfigured(faults.replace("Value error, ", "")) from None
 
@@ -116,14 +108,6 @@ class SparkSettings(BaseModel):
             )
         return master
 
-    @field_validator("ship")
-    @classmethod
-    def _are_import_names(cls, ship: tuple[str, ...]) -> tuple[str, ...]:
-        for name in ship:
-            if not name.isidentifier():
-                raise ValueError(f"{name!r} is not the name of a top-level package: give the name that is imported")
-        return ship
-
     @field_validator("conf")
     @classmethod
     def _names_are_of_spark(cls, conf: dict[str, str]) -> dict[str, str]:
@@ -133,19 +117,14 @@ class SparkSettings(BaseModel):
                 raise ValueError(f"{name!r} is not a Spark setting: their names begin with 'spark.'")
             if name in own_fields:
                 raise ValueError(f"{name} is set by its own field: {own_fields[name]}")
+            if name in _FIXED and value != _FIXED[name]:
+                raise ValueError(f"{name} must stay {_FIXED[name]!r}: Keyfold's results depend on it")
             if name.endswith("JavaOptions") and (secrets := secret_java_options(value)):
                 raise ValueError(
                     f"{name} has the secret {', '.join(secrets)}, and every user of the machine can see a program's options: "
                     "write the options to a private file (mode 0600), and give @/path/of/that/file instead"
                 )
         return conf
-
-    @model_validator(mode="after")
-    def _fixed_settings_stay(self) -> Self:
-        for name, value in _FIXED.items():
-            if self.conf.get(name, value) != value:
-                raise ValueError(f"{name} must stay {value!r}: Keyfold's results depend on it")
-        return self
 
     @property
     def is_local(self) -> bool:
@@ -160,50 +139,54 @@ class SparkSettings(BaseModel):
     @property
     def partitions(self) -> int:
         """Number of state partitions of a new generation: Spark's setting, or the cores of a local master."""
-        given = self.conf.get(_SHUFFLE_PARTITIONS)
-        return int(given or (_local_cores(self.master) if self.is_local else _DEFAULTS[_SHUFFLE_PARTITIONS]))
-
-
-def parse_conf(text: str, variable: str = "KEYFOLD_SPARK_CONF") -> dict[str, str]:
-    """Parse settings separated by blanks: `spark.driver.memory=4g "spark.app.note=two words"`.
-
-    Args:
-        text: the settings.
-        variable: the variable that holds them, for error messages.
-
-    Raises:
-        KeyfoldError: a part is not a setting. The message does not repeat it, as it may be half of a secret.
-    """
-    try:
-        pairs = [part.partition("=") for part in shlex.split(text)]
-    except ValueError as error:
-        raise Misconfigured(f"{variable}: {error}; give name=value, and quote a value that has blanks") from None
-    for place, (_, equals, _) in enumerate(pairs, 1):
-        if not equals:
-            raise Misconfigured(
-                f"{variable}: part {place} of {len(pairs)} has no '='; give name=value, and quote a value that has "
-                "blanks"
-            )
-    return {name: value for name, _, value in pairs}
+        default = str(_local_cores(self.master)) if self.is_local else _DEFAULTS[_SHUFFLE_PARTITIONS]
+        return int(self.conf.get(_SHUFFLE_PARTITIONS) or default)
 
 
 def spark_conf(settings: SparkSettings) -> dict[str, str]:
-    """Return all Spark settings of the session that `settings` describes."""
-    local = _LOCAL_DEFAULTS | {_SHUFFLE_PARTITIONS: str(_local_cores(settings.master))}
-    of_target = local if settings.is_local else cluster_defaults(settings.master, settings.conf)
-    return _DEFAULTS | of_target | settings.conf | _FIXED | {"spark.master": settings.master}
+    """Return all Spark settings of the session that `settings` describes.
 
-
-def connect_conf(settings: SparkSettings) -> dict[str, str]:
-    """Return the settings of a session of Spark Connect: those that results depend on, and the given ones.
-
-    The others belong to the server.
+    A session of Spark Connect gets those that results depend on, and what the user has set: the others belong to its server.
     """
-    return settings.conf | _FIXED
+    if settings.is_connect:
+        return settings.conf | _FIXED
+    if settings.is_local:
+        defaults = _LOCAL_DEFAULTS | {_SHUFFLE_PARTITIONS: str(_local_cores(settings.master))}
+    else:
+        # Spark refuses encryption without authentication.
+        is_encrypted = settings.conf.get("spark.authenticate", "true") == "true"
+        defaults = _CLUSTER_DEFAULTS | ({"spark.network.crypto.enabled": "true"} if is_encrypted else {})
+    return _DEFAULTS | defaults | settings.conf | _FIXED | {"spark.master": settings.master}
+
+
+def missing_for_spark(*, needs_java: bool = True) -> str | None:
+    """Return what Spark lacks here and how to get it; None if nothing.
+
+    Args:
+        needs_java: whether the session has a Java process of its own; a client of Spark Connect has none.
+    """
+    # What the extra `spark` installs: Spark's Python workers load pandas.
+    if missing := [name for name in ("pyspark", "pandas") if find_spec(name) is None]:
+        return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed (pip install 'keyfold[spark]')"
+    if needs_java and not (os.environ.get("JAVA_HOME") or shutil.which("java")):
+        return "this machine has no Java for Spark"
+    return None
+
+
+def check_spark_is_installed() -> None:
+    """Check that the packages of `keyfold[spark]` are installed.
+
+    Raises:
+        Misconfigured: one is missing.
+    """
+    if missing := missing_for_spark(needs_java=False):
+        raise Misconfigured(
+            f'Spark is needed, but {missing}; or work in one process: Runners("local"), KEYFOLD_RUNNER=local'
+        )
 
 
 def _local_cores(master: str) -> int:
     """Return the number of tasks that run at a time, at least two. More state partitions would only add commits and waits."""
-    found = re.match(r"local\[(\d+)", master)
-    cores = int(found[1]) if found else (os.cpu_count() or 1) if "*" in master else 1
+    number = re.match(r"local\[(\d+)", master)
+    cores = int(number[1]) if number else (os.cpu_count() or 1) if "*" in master else 1
     return max(2, cores)

@@ -31,7 +31,7 @@ from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.reading import read_parquet
 from keyfold.lazy_names import from_extra
-from keyfold.session.spark_settings import parse_conf
+from keyfold.secret_settings import parse_conf
 from keyfold.sinks.encoding import FORMATS, Encode, as_json, encoder
 from keyfold.sinks.sender import Sender, Sent
 

@@ -17,8 +17,6 @@ from pathlib import Path
 import pytest
 
 from keyfold.lakehouse import fail_points
-from keyfold.session import SparkSettings
-from keyfold.session.spark_settings import spark_conf
 from tests.chaos.conftest import TRIES
 from tests.chaos.launcher import Launcher, Run
 from tests.chaos.scenes import SCENES
@@ -43,7 +41,7 @@ ON_THE_WAY = [
 PROCESSES = {
     "the driver": "python",
     "Java": "java",
-    "a Python worker": spark_conf(SparkSettings())["spark.python.daemon.module"],
+    "a Python worker": "pyspark.daemon",
 }
 """What the command of each has in it."""
 

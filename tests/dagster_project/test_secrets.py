@@ -9,7 +9,6 @@ from dagster._serdes import serialize_value
 
 from keyfold.dagster import Keyfold, KeyfoldResource
 from keyfold.session import SparkSettings
-from keyfold.session.spark_settings import spark_conf
 from keyfold.session.start import check_same
 
 SECRET = "planted-in-this-test"  # noqa: S105
@@ -24,7 +23,7 @@ def test_a_secret_reaches_the_session_and_is_in_no_page_no_record_and_no_error(t
         asked.append(settings)
         if len(asked) == 1:
             # As where another session runs already: the error is recorded.
-            check_same({}, spark_conf(settings))
+            check_same(SparkSettings(), settings)
         return MagicMock()
 
     monkeypatch.setattr("keyfold.session.start.build_session", start)
@@ -42,10 +41,12 @@ def test_a_secret_reaches_the_session_and_is_in_no_page_no_record_and_no_error(t
     (error,) = [event.step_failure_data.error for event in refused.all_events if event.is_step_failure]
     assert ran.success
     assert [settings.conf["spark.hadoop.fs.s3a.secret.key"] for settings in asked] == [SECRET] * 2
-    assert "(hidden) is requested" in str(error)
+    assert "with other settings (spark.hadoop.fs.s3a.secret.key)" in str(error)
     assert "local or spark" in page
     records = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
-    assert b"(hidden) is requested" in records, "the records are where they are looked for"
+    assert b"with other settings (spark.hadoop.fs.s3a.secret.key)" in records, (
+        "the records are where they are looked for"
+    )
     printed = capfd.readouterr()
     texts = (page, str(error), records.decode(errors="replace"), *printed)
     assert [SECRET in text for text in texts] == [False] * 5

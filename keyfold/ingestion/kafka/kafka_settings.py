@@ -20,8 +20,7 @@ from urllib.parse import unquote
 
 from keyfold.errors import Misconfigured
 from keyfold.project import project_if_any
-from keyfold.session.redaction import is_secret, without_secrets
-from keyfold.session.spark_settings import parse_conf
+from keyfold.secret_settings import is_secret, parse_conf, without_secrets
 
 BOOTSTRAP_VARIABLE = "KEYFOLD_KAFKA_BOOTSTRAP"
 CONF_VARIABLE = "KEYFOLD_KAFKA_CONF"

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from keyfold.session.redaction import SENSITIVE
+from keyfold.secret_settings import SENSITIVE
 from keyfold.session.spark_settings import SparkSettings, spark_conf
 
 
@@ -30,3 +30,17 @@ def test_the_settings_of_a_live_session_have_its_secret_nowhere(spark):
     shown = [str(pair) for pair in (spark.session.sparkContext._jvm.java.lang.System.getProperties().toString(), conf)]
     assert not [text for text in shown if secret in text]
     assert re.search(SENSITIVE, "spark.authenticate.secret")
+
+
+def test_on_a_cluster_connections_are_authenticated_and_encrypted_unless_the_user_decides_otherwise():
+    conf = spark_conf(SparkSettings(master="spark://one:7077"))
+    assert conf["spark.authenticate"] == conf["spark.network.crypto.enabled"] == "true"
+    assert conf["spark.hadoop.fs.defaultFS"] == "file:///"
+    conf = spark_conf(SparkSettings(master="spark://one:7077", conf={"spark.authenticate": "false"}))
+    assert conf["spark.authenticate"] == "false"
+    assert "spark.network.crypto.enabled" not in conf, "Spark refuses it without authentication"
+
+
+def test_a_local_spark_is_reachable_from_this_machine_alone():
+    conf = spark_conf(SparkSettings())
+    assert conf["spark.driver.host"] == conf["spark.driver.bindAddress"] == "127.0.0.1"

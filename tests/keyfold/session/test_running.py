@@ -1,20 +1,14 @@
-"""A Java that ends while a command works is told in words; whatever else fails is told as what it is."""
+"""Who starts a session, and who stops it: it starts when work first needs it, and stops with the one that started it."""
 
-import errno
 from unittest.mock import MagicMock
 
 import pytest
-import typer
-from py4j.protocol import Py4JNetworkError
 from typer.testing import CliRunner
 
 from keyfold.cli.app import app
-from keyfold.cli.terminal import failures
-from keyfold.errors import KeyfoldError
 from keyfold.runners import Runners
 from keyfold.session import SparkSettings
 from keyfold.session import start as starting
-from keyfold.session.java import java_end_explained
 from spark_jobs.simulation import simulate
 
 
@@ -44,32 +38,6 @@ def test_a_home_or_landing_folder_on_another_file_system_is_refused_before_java_
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        Py4JNetworkError("Answer from Java side is empty"),
-        ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"),
-        ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
-    ],
-)
-def test_a_java_that_was_killed_is_told_whatever_python_saw_of_it(error, capsys):
-    with pytest.raises(typer.Exit) as ended, failures(), java_end_explained():
-        raise error
-    assert ended.value.exit_code == 1
-    printed = capsys.readouterr().err
-    assert printed.startswith(
-        "error: Spark's Java process has ended: somebody killed it, or the machine ran out of memory"
-    )
-    assert "run it again" in printed
-    assert "Traceback" not in printed
-
-
-@pytest.mark.parametrize("error", [KeyfoldError("the step raised"), OSError(errno.ENOSPC, "No space left")])
-def test_while_java_runs_an_error_is_what_it_is(error):
-    with pytest.raises(type(error), match=str(error)[-12:]), java_end_explained():
-        raise error
-
-
 def test_a_few_files_are_ingested_without_java(monkeypatch, tmp_path):
     monkeypatch.setattr(starting, "build_session", lambda _: pytest.fail("Java was started"))
     simulate("ride_points", tmp_path / "landing" / "ride_points", size=2, files=4)
@@ -77,7 +45,7 @@ def test_a_few_files_are_ingested_without_java(monkeypatch, tmp_path):
     assert answer.exit_code == 0, answer.output
 
 
-def test_a_session_is_started_when_work_first_needs_it_and_stopped_when_the_last_user_leaves(monkeypatch):
+def test_a_session_is_started_when_work_first_needs_it_and_stopped_by_the_one_that_started_it(monkeypatch):
     session = MagicMock()
     started = MagicMock(return_value=session)
     monkeypatch.setattr(starting, "build_session", started)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.java_for_tests import fast_starts
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 BEGIN = """
@@ -103,8 +104,9 @@ SCRIPTS = {
     "an interrupt while Java starts": (
         """
         def interrupt():
-            while "-Djava.io.tmpdir" not in os.environ["SPARK_SUBMIT_OPTS"]:  # while Java is launched
+            while "PYSPARK_PYTHON" not in os.environ:  # Java is launched next, which takes a second
                 time.sleep(0.01)
+            time.sleep(0.3)
             os.kill(os.getpid(), signal.SIGINT)
         threading.Thread(target=interrupt, daemon=True).start()
         Runners("spark", settings).session
@@ -153,8 +155,8 @@ SCRIPTS = {
         """
         runners = Runners("spark", settings)
         check(runners)
-        start._java._process.kill()
-        start._java._process.wait()
+        start._java.kill()
+        start._java.wait()
         for call in (lambda: check(runners), runners.check_alive):
             try:
                 call()
@@ -193,17 +195,21 @@ def test_a_script_ends_within_seconds_and_leaves_neither_java_nor_files(tmp_path
     # The script's own, and PySpark's own of a Java that is gone.
     has_traceback = code in (1, -signal.SIGINT) or name.startswith("a Java")
     assert done.stderr.count("Traceback") == has_traceback, done.stderr
-    if "not ours" not in name:
-        assert not javas(temporary)
+    # Java sees that Python has ended, and ends.
+    wait_until(lambda: not javas(temporary), "Java still runs")
+    if "was killed" not in name:
         assert [path.name for path in temporary.iterdir() if not path.name.startswith("hsperfdata")] == []
 
 
 def javas(folder: Path) -> list[str]:
-    """The Java processes whose temporary files are in a folder."""
+    """The Java processes that a script has started whose folder for temporary files this is."""
     commands = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            if f"-Djava.io.tmpdir={folder}" in command:
+            if (
+                "java" in command.partition(" ")[0]
+                and f"TMPDIR={folder}".encode() in (process / "environ").read_bytes()
+            ):
                 commands.append(command)
     return commands

@@ -1,8 +1,7 @@
-"""The zip that workers get: the same from the same files, importable, and refused where a worker's versions differ."""
+"""The zip that workers get: importable, and refused where a worker's versions differ."""
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tomllib
@@ -15,8 +14,7 @@ from packaging.requirements import Requirement
 
 from keyfold.errors import KeyfoldError
 from keyfold.session.shipped import MANIFEST, NEEDED_BY_WORKERS, versions
-from keyfold.session.shipping import zip_packages
-from keyfold.session.workers import _explained
+from keyfold.session.shipping import packed
 
 ROOT = Path(__file__).parents[3]
 SITES = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))
@@ -46,24 +44,8 @@ def import_from(archive: Path, program: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_the_same_files_give_the_same_bytes_under_the_same_name(tmp_path, extension):
-    first, second = tmp_path / "first", tmp_path / "second"
-    first.mkdir()
-    second.mkdir()
-    one = zip_packages(("keyfold", "extension_of_a_test"), first)
-    for file in extension.rglob("*.py"):
-        os.utime(file, (1, 1))
-    (extension / "__pycache__").mkdir()
-    (extension / "__pycache__" / "number.cpython-311.pyc").write_bytes(b"compiled since")
-    other = zip_packages(("keyfold", "extension_of_a_test"), second)
-    assert other.name == one.name
-    assert other.read_bytes() == one.read_bytes()
-    (extension / "deep" / "number.py").write_text("NUMBER = 43\n")
-    assert zip_packages(("keyfold", "extension_of_a_test"), second).name != one.name
-
-
 def test_a_worker_imports_our_package_and_the_user_s_from_the_zip(tmp_path, extension):
-    archive = zip_packages(("keyfold", "extension_of_a_test"), tmp_path)
+    archive = packed(("extension_of_a_test",))
     done = import_from(
         archive,
         "import keyfold.keyed.execution.operator as ours, extension_of_a_test.deep.number as theirs\n"
@@ -78,7 +60,7 @@ def test_a_worker_imports_our_package_and_the_user_s_from_the_zip(tmp_path, exte
 
 @pytest.mark.parametrize("name", ["Python", "polars", "pyarrow", "deltalake", "pyspark"])
 def test_a_worker_with_another_version_refuses_and_names_itself_and_both(tmp_path, name):
-    archive = zip_packages(("keyfold",), tmp_path)
+    archive = packed(())
     with zipfile.ZipFile(archive) as whole:
         content = {entry: whole.read(entry) for entry in whole.namelist()}
     manifest = json.loads(content[MANIFEST])
@@ -95,14 +77,14 @@ def test_a_worker_with_another_version_refuses_and_names_itself_and_both(tmp_pat
     assert f"than the driver on driver.of.a.test: {name} {here} here, 1.2.3 there;" in told
 
 
-def test_a_package_with_compiled_modules_is_refused_with_the_remedy(tmp_path):
+def test_a_package_with_compiled_modules_is_refused_with_the_remedy():
     with pytest.raises(KeyfoldError, match=r"\.so is compiled, .* install numpy in the workers' Python"):
-        zip_packages(("numpy",), tmp_path)
+        packed(("numpy",))
 
 
-def test_a_package_that_is_not_there_is_named(tmp_path):
+def test_a_package_that_is_not_there_is_named():
     with pytest.raises(KeyfoldError, match=r"no_such_package .* is not installed here"):
-        zip_packages(("no_such_package",), tmp_path)
+        packed(("no_such_package",))
 
 
 def test_whatever_workers_import_of_others_has_its_version_compared():
@@ -123,23 +105,3 @@ def test_whatever_workers_import_of_others_has_its_version_compared():
     direct = {Requirement(text).name for group in groups for text in group} - {"keyfold"}
     assert loaded & direct - {"pyspark"} <= set(NEEDED_BY_WORKERS)
     assert "none" not in versions().values()
-
-
-@pytest.mark.parametrize(
-    ("told", "message"),
-    [
-        (
-            "Lost task 0.3 in stage 0.0 (TID 6) (10.0.0.7 executor 1): pyspark.errors.exceptions.base.PySparkRuntimeError: "
-            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark cannot",
-            "node 10.0.0.7 has Python 3.12, the driver 3.11: give every node",
-        ),
-        (
-            'Lost task 0.0 in stage 0.0 (TID 0) (node-7 executor 1): java.io.IOException: Cannot run program "/opt/py": error=2',
-            "node node-7 has no Python at /opt/py",
-        ),
-        ("x\nspark_jobs.errors.KeyfoldError: node seven has other versions\n\tat y", "^node seven has other versions$"),
-        ("Lost task (TID 0) (node-7 executor 1): something\n\tat java", "failed on node node-7: Lost task"),
-    ],
-)
-def test_what_spark_says_of_a_worker_that_cannot_work_becomes_a_line_with_its_node(told, message):
-    assert re.search(message, _explained(told))

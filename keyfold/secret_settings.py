@@ -1,7 +1,10 @@
-"""Recognize secret settings by their names, and keep their values out of logs and messages."""
+"""Settings as text: parse them, recognize secret ones by their names, and keep their values out of logs and messages."""
 
 import re
+import shlex
 from collections.abc import Mapping
+
+from keyfold.errors import Misconfigured
 
 SENSITIVE = (
     r"(?i)secret|passw|passphrase|token|credential|(access|account|api|private|encryption|signing)[._-]?key"
@@ -28,16 +31,6 @@ def is_secret(name: str, value: str = "") -> bool:
     return bool(_PATTERN.search(name) or _PATTERN.search(value))
 
 
-def shown(name: str, value: str) -> str:
-    """Return a setting's value for display: hidden if it is a secret.
-
-    Example:
-        >>> shown("spark.hadoop.fs.s3a.secret.key", "abc"), shown("spark.driver.memory", "2g")
-        ('(hidden)', '2g')
-    """
-    return HIDDEN if is_secret(name, value) else value
-
-
 def without_secrets(text: str, settings: Mapping[str, str]) -> str:
     """Hide the values of secret settings in text, such as the error message of another program.
 
@@ -60,3 +53,26 @@ def secret_java_options(options: str) -> list[str]:
         ['javax.net.ssl.trustStorePassword']
     """
     return [name for name in _OF_JAVA.findall(options) if is_secret(name)]
+
+
+def parse_conf(text: str, variable: str) -> dict[str, str]:
+    """Parse settings separated by blanks: `spark.driver.memory=4g "spark.app.note=two words"`.
+
+    Args:
+        text: the settings.
+        variable: the variable that holds them, for error messages.
+
+    Raises:
+        KeyfoldError: a part is not a setting. The message does not repeat it, as it may be half of a secret.
+    """
+    try:
+        pairs = [part.partition("=") for part in shlex.split(text)]
+    except ValueError as error:
+        raise Misconfigured(f"{variable}: {error}; give name=value, and quote a value that has blanks") from None
+    for place, (_, equals, _) in enumerate(pairs, 1):
+        if not equals:
+            raise Misconfigured(
+                f"{variable}: part {place} of {len(pairs)} has no '='; give name=value, and quote a value that has "
+                "blanks"
+            )
+    return {name: value for name, _, value in pairs}
