@@ -6,7 +6,7 @@ and then plans and processes new events. `keyed/execution` has the work of a bat
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from keyfold.journal.clock import LOOK_EVERY, read_clock
 from keyfold.keyed.execution.batches import Batches, OnBatch
 from keyfold.keyed.execution.damage import damage_diagnosed
 from keyfold.keyed.execution.opening import check_inputs_exist, generation_of_run
-from keyfold.keyed.generation.batch_records import ClockRecord, Counts, KeyedPlan
+from keyfold.keyed.generation.batch_records import ClockRecord, Counts
 from keyfold.keyed.generation.continuing import record_code
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.generation.going_live import go_live
@@ -168,54 +168,37 @@ class _Run:
         self._before = self._totals()
         # An ordered set: a continuous run plans every few seconds, and repeats its warnings.
         self._warnings: dict[str, None] = {}
-        self._batch_seconds: list[float] = []
-        self._runner: str | None = None
         self._clock: ClockRecord | None = None
         self._new_code = record_code(self.generation, self.job)
+        self._batches = Batches(self.runners, self.lakehouse, self.job, self.generation, self.options.on_batch)
         self._lookups = KeptLookups(
             f"job {self.job.name}", self.job.lookups, self.lakehouse.home, self.generation.folder
         )
 
-    def to_the_end(self, wanted: RunBounds) -> None:
+    def to_the_end(self, bounds: RunBounds) -> None:
         """Finish the batches that an earlier run left, process all new events, and advance time."""
-        planned: PlannedRun | None = None
-
-        def next_plan() -> KeyedPlan | None:
-            nonlocal planned
-            if planned is None:
-                planned = self._plan(wanted)
-                # The first plan is enough: the journal has the others, and each batch looks there first.
-                return planned.plans[0] if planned.plans else None
-            return None
-
+        self._batches.run_planned(of_earlier_run=True)
+        planned = self._plan(bounds)
         # Without a batch, nothing is asked of the runner: such a run takes milliseconds.
-        if self._journal.pending() or next_plan() is not None:
-            self._work(next_plan)
-        assert planned is not None  # noqa: S101 - the batches ask for the next plan before they end
+        self._batches.run_planned()
         # After the batches. If a crash comes first, the next run continues from the clock of the last commit record.
         self.generation.write_clock(planned.clock)
 
-    def until(self, stop: threading.Event, every: timedelta, wanted: RunBounds) -> None:
+    def until(self, stop: threading.Event, every: timedelta, bounds: RunBounds) -> None:
         """Process new events as they arrive, until `stop` is set."""
         tables = input_tables(self.lakehouse, self.job)
         last: LastPlanned | None = None
-
-        def next_plan() -> KeyedPlan | None:
-            nonlocal last
-            done = self._journal.last_done()
-            while wait_for_news(tables, done, stop, every, last):
+        try:
+            self._batches.run_planned(of_earlier_run=True)
+            while wait_for_news(tables, self._journal.last_done(), stop, every, last):
                 # On a silent stream no other call would notice that Java has ended.
                 self.runners.check_alive()
-                began, planned = time.monotonic(), self._plan(wanted)
+                began, planned = time.monotonic(), self._plan(bounds)
                 last = LastPlanned(began, planned.clock.processing_time, planned.positions)
                 if planned.plans:
-                    return planned.plans[0]
-                self.generation.write_clock(planned.clock)
-            return None
-
-        try:
-            if self._journal.pending() or next_plan() is not None:
-                self._work(next_plan)
+                    self._batches.run_planned()
+                else:
+                    self.generation.write_clock(planned.clock)
         except KeyboardInterrupt:
             # The usual end of a continuous run in a terminal is no error; the next run repeats an interrupted batch.
             stop.set()
@@ -230,8 +213,8 @@ class _Run:
             counts=totals - self._before,
             totals=totals,
             watermark=watermark(self.generation),
-            runner=self._runner,
-            batch_seconds=tuple(self._batch_seconds),
+            runner=self._batches.runner,
+            batch_seconds=tuple(self._batches.seconds),
             seconds=time.monotonic() - self._began,
             warnings=tuple(self._warnings),
         )
@@ -241,7 +224,7 @@ class _Run:
         done = self._journal.last_done()
         return done.totals if done else Counts(rows={table.name: 0 for table in self.job.tables})
 
-    def _plan(self, wanted: RunBounds) -> PlannedRun:
+    def _plan(self, bounds: RunBounds) -> PlannedRun:
         """Plan the new events, and write the plans to the journal."""
         tables = input_tables(self.lakehouse, self.job)
         # Before the tables: rows that are committed in between would otherwise be late.
@@ -250,7 +233,7 @@ class _Run:
         done, lookups = self._journal.last_done(), self._lookups.plan()
         # A continuous run writes the clock file only when there is nothing to plan: the last plan's clock may be newer.
         clock = self._clock or self.generation.clock()
-        planned = plan_run(self.job, tables, done, clock, read_clock(), wanted, lookups, produced)
+        planned = plan_run(self.job, tables, done, clock, read_clock(), bounds, lookups, produced)
         self._clock = planned.clock
         self._warnings |= dict.fromkeys(planned.warnings)
         if planned.plans:
@@ -259,14 +242,6 @@ class _Run:
                 planned, self._new_code = replace(planned, plans=[first, *planned.plans[1:]]), ""
             self._journal.write_plans(planned.plans)
         return planned
-
-    def _work(self, next_plan: Callable[[], KeyedPlan | None]) -> None:
-        batches = Batches(self.runners, self.lakehouse, self.job, self.generation, next_plan, self.options.on_batch)
-        try:
-            batches.work()
-        finally:
-            self._batch_seconds += batches.seconds
-            self._runner = batches.runner or self._runner
 
 
 def watermark(generation: Generation) -> datetime | None:

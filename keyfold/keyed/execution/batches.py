@@ -42,17 +42,17 @@ It is given the plan, the file of each state partition's manifest by label, and 
 
 
 class Batches:
-    """Run a generation's plans, until no plan is left.
+    """Runs the batches that a generation's journal has planned.
 
     Args:
         runners, lakehouse, job: as in `run_job`.
-        next_plan: plans more batches and returns the first of them; None if there is nothing more to do.
         on_batch: is called after each batch.
         tasks: what the tasks of a batch do, where it is not to read events and call the job's step (`writing_state`).
         edited: what a batch of these tasks changes, if it is an edit.
 
     Attributes:
         seconds: duration of each batch.
+        runner: which runner the last batch had, and why; None without a batch.
     """
 
     def __init__(
@@ -61,39 +61,40 @@ class Batches:
         lakehouse: Lakehouse,
         job: KeyedJob,
         generation: Generation,
-        next_plan: Callable[[], KeyedPlan | None],
         on_batch: OnBatch | None = None,
         tasks: Tasks | None = None,
         edited: str = "",
     ) -> None:
         self._runners, self._lakehouse, self._job, self._generation = runners, lakehouse, job, generation
-        self._next_plan, self._on_batch, self._tasks, self._edited = next_plan, on_batch, tasks or self._step, edited
+        self._on_batch, self._tasks, self._edited = on_batch, tasks or self._step, edited
         self._journal = generation.journal
         self._run_began: dict[int, tuple[float, int]] = {}
         self.seconds: list[float] = []
         self.runner: str | None = None
 
-    def work(self) -> None:
-        """Run batches until `next_plan` returns None. After an interrupt, the next run continues with the same batch.
+    def run_planned(self, *, of_earlier_run: bool = False) -> None:
+        """Run the batches that are planned and not done. After an interrupt, the next run continues with the same batch.
+
+        Args:
+            of_earlier_run: whether an earlier run has planned them, which may have begun the first.
 
         Raises:
             KeyfoldError: a batch failed. None of its rows were committed, and the next run begins with it.
         """
         try:
-            before = self._journal.last_done()
-            was_begun = bool(self._journal.pending())
-            while (plan := self._journal.planned(before.batch + 1 if before else 0) or self._next_plan()) is not None:
-                before = self._work_on(plan, before)
-                if was_begun:
-                    remove_strays(self._generation, before)
-                was_begun = False
+            done = self._journal.last_done()
+            for plan in self._journal.pending():
+                done = self._run(plan, done)
+                if of_earlier_run:
+                    remove_strays(self._generation, done)
+                    of_earlier_run = False
         except Exception as error:
             explained = readable(self._job, error)
             if explained is error:
                 raise  # with its own cause, such as the error of a step
             raise explained from error
 
-    def _work_on(self, plan: KeyedPlan, before: KeyedDone | None) -> KeyedDone:
+    def _run(self, plan: KeyedPlan, before: KeyedDone | None) -> KeyedDone:
         job, generation = self._job, self._generation
         began = time.monotonic()
         reached("work: before")

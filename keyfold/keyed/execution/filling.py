@@ -227,8 +227,7 @@ def _write_state(
     )
     generation.journal.write_plans([plan])
     tasks = first_state(job, generation, beginning.read, change, source)
-    # There is no next plan: the journal has the only one.
-    Batches(runners, lakehouse, job, generation, lambda: None, tasks=tasks).work()
+    Batches(runners, lakehouse, job, generation, tasks=tasks).run_planned()
     (generation.folder / STAGED).unlink(missing_ok=True)
     # Ticks of the old generation advanced its watermark further than its last batch: windows that they closed stay closed.
     reached_by_ticks = max(watermark, before.watermark) if before else watermark
