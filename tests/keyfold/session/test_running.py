@@ -20,7 +20,6 @@ from spark_jobs.simulation import simulate
         (("ingest", "ride_points", "--from"), None),
         (("ingest", "ride_points"), "KEYFOLD_LANDING"),
         (("show", "ride_summaries"), "KEYFOLD_HOME"),
-        (("simulate", "--to"), None),
     ],
 )
 def test_a_home_or_landing_folder_on_another_file_system_is_refused_before_java_starts(

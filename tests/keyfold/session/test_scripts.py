@@ -192,9 +192,9 @@ def test_a_script_ends_within_seconds_and_leaves_neither_java_nor_files(tmp_path
     )
     assert done.returncode == code, done.stderr
     assert (done.stdout == "end\n") == (code == 0)
-    # The script's own, and PySpark's own of a Java that is gone.
-    has_traceback = code in (1, -signal.SIGINT) or name.startswith("a Java")
-    assert done.stderr.count("Traceback") == has_traceback, done.stderr
+    # PySpark's own server prints, in a thread, what it thinks of a Java that is gone.
+    if not name.startswith("a Java"):
+        assert done.stderr.count("Traceback") == (code in (1, -signal.SIGINT)), done.stderr
     # Java sees that Python has ended, and ends.
     wait_until(lambda: not javas(temporary), "Java still runs")
     if "was killed" not in name:
