@@ -44,6 +44,12 @@ _LOCAL_DEFAULTS = {
     # The driver's ports must not be reachable from the network.
     "spark.driver.bindAddress": _LOOPBACK,
     "spark.driver.host": _LOOPBACK,
+    # In runs of seconds, Java's optimizing compiler does not pay for itself: a start and three small maps take 8.9 processor seconds
+    # of Java without these options, and 6.5 with them.
+    "spark.driver.extraJavaOptions": (
+        "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=10000 -XX:Tier4CompileThreshold=150000 "
+        "-XX:Tier4BackEdgeThreshold=1000000 -XX:+UseParallelGC"
+    ),
 }
 _CLUSTER_DEFAULTS = {
     # Spark warns of an application that gets no executor.
