@@ -105,7 +105,7 @@ def check_installed_java() -> None:
 
 
 def check_same(running: SparkSettings | None, settings: SparkSettings) -> None:
-    """Check that a running session has the requested settings.
+    """Check that a running session has the requested settings; it may have more.
 
     Args:
         running: its settings; None if it was not started here.
@@ -114,10 +114,10 @@ def check_same(running: SparkSettings | None, settings: SparkSettings) -> None:
     Raises:
         Misconfigured: some differ; the message names them, and no value, which may be a secret.
     """
-    if running == settings:
-        return
     conf, wanted = spark_conf(running) if running else {}, spark_conf(settings)
-    names = [name for name in sorted({*conf, *wanted}) if conf.get(name) != wanted.get(name)]
+    names = sorted(name for name, value in wanted.items() if conf.get(name) != value)
+    if not names:
+        return
     others = f"with other settings ({', '.join(names)})" if running else "that Keyfold has not started"
     raise Misconfigured(
         f'a Spark session {others} runs already; use it by Runners("spark", session), stop it first, or use another process'
