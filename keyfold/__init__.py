@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from keyfold.schemas import field_of
     from keyfold.state.reading.reader import read_state
     from keyfold.state.rows.lines import json_lines
-    from keyfold.stream import INGESTED_AT, TIMESTAMP, Rule, Source, Stream
+    from keyfold.stream import INGESTED_AT, TIMESTAMP, FileFormat, Rule, Source, Stream
     from keyfold.stream.refined import PartOf
     from keyfold.stream.stream import not_empty, outside
 
@@ -70,6 +70,7 @@ __all__ = [
     "Delay",
     "Duration",
     "EventTimeParameters",
+    "FileFormat",
     "FilePath",
     "FullRefresh",
     "IncompatibleState",
@@ -208,6 +209,7 @@ _MODULES = {
     "keyfold.state.reading.reader": ("read_state",),
     "keyfold.state.rows.lines": ("json_lines",),
     "keyfold.stream": (
+        "FileFormat",
         "INGESTED_AT",
         "Rule",
         "Source",

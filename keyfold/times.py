@@ -116,7 +116,7 @@ def parse_time(name: str, text: str | None) -> datetime | None:
 
 _TIME = (
     r"^(?P<date>\d{4}-\d\d-\d\d)[Tt ](?P<hour>[01]\d|2[0-3])(?::(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)"
-    r"(?:[.,](?P<fraction>\d+))?)?)?(?:[Zz]|(?P<sign>[+-])(?P<ohour>[01]\d|2[0-3])(?::?(?P<ominute>[0-5]\d))?)?$"
+    r"(?:[.,](?P<fraction>\d+))?)?)?(?P<zone>[Zz]|(?P<sign>[+-])(?P<ohour>[01]\d|2[0-3])(?::?(?P<ominute>[0-5]\d))?)?$"
 )
 CALENDAR = micros(BEGINNING), micros(END)
 """Range of valid times in microseconds since 1970: the years 1 to 9999, which both Spark and Python can represent."""
@@ -124,10 +124,10 @@ CALENDAR = micros(BEGINNING), micros(END)
 _DAY = 86_400_000_000
 
 
-def exact_times(given: pl.Series) -> pl.Series:
+def exact_times(given: pl.Series, zone: str = "UTC") -> pl.Series:
     """Convert values to UTC times of whole microseconds; NULL for a value that is not exactly one.
 
-    A time without a zone is read as UTC, a date as its midnight. Text must be ISO 8601 with at least an hour; digits of the
+    A time without a zone is one of `zone`, where NULL is one that clocks show twice or never; a typed date is its midnight there. Text must be ISO 8601 with at least an hour; digits of the
     fraction after the sixth must be zero. Times outside the years 1 to 9999 are invalid, and so are numbers: they have no unit.
 
     Example:
@@ -135,13 +135,31 @@ def exact_times(given: pl.Series) -> pl.Series:
         >>> exact_times(texts).dt.microsecond().to_list()
         [123456, None]
     """
-    times, is_finer = _times(given)
-    return times.set(is_finer, None)
+    times, is_finer, has_no_zone = _times(given)
+    times = times.set(is_finer, None)
+    if zone == "UTC" or not has_no_zone.any():
+        return times
+    return times.zip_with(~has_no_zone, in_zone(times.dt.replace_time_zone(None), zone))
+
+
+def in_zone(times: pl.Series, zone: str) -> pl.Series:
+    """Convert times without a zone, of whole microseconds, to UTC; NULL for one that the clocks of the zone show twice or never.
+
+    Example:
+        >>> in_zone(pl.Series([datetime(2026, 3, 29, 2, 30), datetime(2026, 3, 29, 3, 30)]), "Europe/Berlin").dt.hour().to_list()
+        [None, 1]
+    """
+    if zone == "UTC":
+        return times.dt.replace_time_zone("UTC")
+    local = times.to_frame("time").select(
+        pl.col("time").dt.replace_time_zone(zone, ambiguous="null", non_existent="null").dt.convert_time_zone("UTC")
+    )
+    return _in_calendar(local.to_series().to_physical())
 
 
 def are_finer(given: pl.Series) -> pl.Series:
     """Return which values are times with digits below a microsecond."""
-    times, is_finer = _times(given)
+    times, is_finer, _ = _times(given)
     return is_finer & times.is_not_null()
 
 
@@ -152,21 +170,21 @@ def nanoseconds_beyond(micros: Micros, nanos: Micros) -> Micros:
         return nanos - micros * np.int64(1000)
 
 
-def _times(given: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Return the times, cut to microseconds, and which values were cut. The second is undefined where there is no time."""
+def _times(given: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
+    """Return the times, cut to microseconds, which values were cut, and which have no zone; the latter undefined without a time."""
     never = pl.repeat(value=False, n=len(given), dtype=pl.Boolean, eager=True)
     if isinstance(given.dtype, pl.Datetime):
-        ticks = given.to_physical()  # UTC, with and without a zone
+        ticks, has_no_zone = given.to_physical(), ~never if given.dtype.time_zone is None else never
         if given.dtype.time_unit == "ns":
-            return _in_calendar(ticks // 1000), (ticks % 1000 != 0).fill_null(value=False)
+            return _in_calendar(ticks // 1000), (ticks % 1000 != 0).fill_null(value=False), has_no_zone
         if given.dtype.time_unit == "ms":
             ticks = ticks.set(~ticks.is_between(CALENDAR[0] // 1000, CALENDAR[1] // 1000), None) * 1000
-        return _in_calendar(ticks), never
+        return _in_calendar(ticks), never, has_no_zone
     if given.dtype == pl.Date:  # a typed date means its midnight; a text without an hour may be a cut time
         days = given.to_physical().cast(pl.Int64)
-        return _in_calendar(days.set(days.abs() > CALENDAR[1] // _DAY, None) * _DAY), never
+        return _in_calendar(days.set(days.abs() > CALENDAR[1] // _DAY, None) * _DAY), never, ~never
     if given.dtype != pl.String:
-        return pl.repeat(None, len(given), dtype=pl.Datetime("us", "UTC"), eager=True), never
+        return pl.repeat(None, len(given), dtype=pl.Datetime("us", "UTC"), eager=True), never, never
     parts = given.str.strip_chars().str.extract_groups(_TIME).struct.unnest()
     number = {
         name: parts[name].fill_null("0").cast(pl.Int64)
@@ -178,7 +196,7 @@ def _times(given: pl.Series) -> tuple[pl.Series, pl.Series]:
     minutes = number["hour"] * 60 + number["minute"] - offset
     days = parts["date"].str.to_date("%Y-%m-%d", strict=False).to_physical().cast(pl.Int64)
     times = _in_calendar(((days * 1440 + minutes) * 60 + number["second"]) * 1_000_000 + micros)
-    return times, fraction.str.slice(6).str.contains("[1-9]")
+    return times, fraction.str.slice(6).str.contains("[1-9]"), parts["zone"].is_null()
 
 
 def _in_calendar(micros: pl.Series) -> pl.Series:

@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
@@ -58,7 +59,8 @@ def as_raw(stream: Stream, event: Event, file: str | None = None) -> tuple[str, 
     if file is None or file.startswith(PREFIX) or file_type(to_place(file)).format != "csv":
         return json.dumps(values, ensure_ascii=False, default=_text), None
     lines = io.StringIO()
-    csv.writer(lines, lineterminator="\n").writerows([values.keys(), map(_text, values.values())])
+    fields = [_field(value, stream.format.decimal) for value in values.values()]
+    csv.writer(lines, delimiter=stream.format.delimiter, lineterminator="\n").writerows([values.keys(), fields])
     header, _, row = lines.getvalue().removesuffix("\n").partition("\n")
     return row, header
 
@@ -92,6 +94,10 @@ def _differ(one: object, other: object) -> bool:
 
 def _shown(value: object) -> str:
     return "NULL" if value is None else json.dumps(value, ensure_ascii=False, default=_text)[:SHOWN]
+
+
+def _field(value: Any, decimal: str) -> str:
+    return _text(value).replace(".", decimal) if isinstance(value, float | Decimal) else _text(value)
 
 
 def _text(value: Any) -> str:

@@ -16,7 +16,7 @@ from keyfold.ingestion.parsing.csv_lines import MAX_COLUMNS
 from keyfold.ingestion.parsing.text import READABLE, file_type, open_text
 from keyfold.lakehouse.files import open_for_reading
 from keyfold.storage.place import Place
-from keyfold.stream import Stream
+from keyfold.stream import FileFormat, Stream
 from keyfold.stream.source import EACH, PLACE, TEXT_OF, Path, name_of, path_of
 
 _NEWEST_FILES = 5
@@ -70,7 +70,7 @@ def find_drift(stream: Stream, files: Iterable[Place], landing: Place | None = N
     unreadable: dict[Place, str] = {}
     for file in () if TEXT_OF in stream.raw_names else files:
         try:
-            names = {_stranger(path, known, opened) for path in _columns(file, landing)} - {""}
+            names = {_stranger(path, known, opened) for path in _columns(stream.format, file, landing)} - {""}
         except UnreadableFileError as error:
             unreadable[file] = str(error)
         except ChildEndedError as error:
@@ -95,24 +95,26 @@ def _paths(name: str) -> tuple[Path, Path]:
     return (name,), tuple(step if isinstance(step, str) else EACH for step in path_of(name))
 
 
-def _columns(file: Place, landing: Place | None) -> frozenset[Path]:
+def _columns(form: FileFormat, file: Place, landing: Place | None) -> frozenset[Path]:
     """Return the paths of the values in a file's rows.
 
     Raises:
         UnreadableFileError: the file is faulty.
     """
-    form = file_type(file).format
-    if form is None:
+    kind = file_type(file).format
+    if kind is None:
         raise UnreadableFileError(f"the file's extension is not one that ingest reads ({READABLE})")
     with faults_of_files():
-        if form == "parquet":
+        if kind == "parquet":
             # In a child process, which a corrupt file may end.
             return next(in_child(_columns_of_parquet, file, landing))
-        is_csv = form == "csv"
-        with open_text(file, landing) as source:
+        is_csv = kind == "csv"
+        with open_text(file, landing, form.encoding) as source:
             # Bounded, since a file may be a single line of gigabytes.
             lines = [source.readline(_LINE_BYTES) for _ in range(1 if is_csv else _LINES)]
-    return _of_header(lines[0]) if is_csv else frozenset(path for line in lines for path in _of_line(line))
+    return (
+        _of_header(lines[0], form.delimiter) if is_csv else frozenset(path for line in lines for path in _of_line(line))
+    )
 
 
 def _columns_of_parquet(file: Place, landing: Place | None) -> Iterator[frozenset[Path]]:
@@ -125,9 +127,9 @@ def _columns_of_parquet(file: Place, landing: Place | None) -> Iterator[frozense
         yield frozenset(path for field in pq.read_schema(opened) for path in _of_type((field.name,), field.type))
 
 
-def _of_header(line: bytes) -> frozenset[Path]:
+def _of_header(line: bytes, delimiter: str) -> frozenset[Path]:
     try:
-        names = next(csv.reader([line.decode("utf-8-sig")]), [])
+        names = next(csv.reader([line.decode("utf-8-sig")], delimiter=delimiter), [])
     except (UnicodeDecodeError, csv.Error) as error:
         raise UnreadableFileError(f"the CSV header cannot be read: {error}") from None
     if len(names) > MAX_COLUMNS:

@@ -18,7 +18,8 @@ class IngestCounts:
     """Counts of files and rows. `rows_read` = `accepted` + `quarantined` + `duplicates`, always.
 
     A file that is rejected as a whole counts as one row read and quarantined, and so does a gap in a topic. `untimed` rows had
-    no event time and got their arrival time; they are also counted as accepted or duplicates.
+    no event time and got their arrival time; they are also counted as accepted or duplicates. `without_zone` counts times of rows
+    that were read, which had no zone and were taken for UTC, since the stream names none.
     """
 
     files: int = 0
@@ -27,6 +28,7 @@ class IngestCounts:
     quarantined: int = 0
     duplicates: int = 0
     untimed: int = 0
+    without_zone: int = 0
 
     def __add__(self, other: Self) -> "IngestCounts":
         return IngestCounts(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
@@ -131,7 +133,7 @@ class IngestSummary:
     Attributes:
         stream: the stream's name.
         source: the landing folder, or `kafka://TOPIC`.
-        files, rows_read, accepted, quarantined, duplicates, untimed: this run's counts.
+        files, rows_read, accepted, quarantined, duplicates, untimed, without_zone: this run's counts.
         totals: the counts over all runs and sources of the stream.
         waiting: number of files for a later run: not complete yet, or changed while they were read.
         changed: files that changed after they were read, by path, each with how they changed.
@@ -149,6 +151,7 @@ class IngestSummary:
     quarantined: int
     duplicates: int
     untimed: int
+    without_zone: int
     waiting: int
     changed: dict[str, str]
     reread: bool
@@ -165,12 +168,26 @@ class IngestSummary:
             else "it was not read again; --reread-changed (in Dagster: reread_changed) does so for streams with an event id"
         )
         names = [f"{path} {what} after it was read; {remedy}" for path, what in self.changed.items()]
-        return [*self.warnings, *in_few_lines(names, "files have changed")]
+        zone = (
+            f"{counted(self.without_zone, 'time')} had no zone and were taken for UTC: say in stream {self.stream} which zone is meant, "
+            "by format=FileFormat(zone='Europe/Berlin') or zone='UTC'"
+        )
+        return [*self.warnings, *[zone] * bool(self.without_zone), *in_few_lines(names, "files have changed")]
 
 
 def added(so_far: IngestSummary, run: IngestSummary) -> IngestSummary:
     """Return the summary of a stream's runs together: what waits, and the totals, are those of the later one."""
-    counts = ("files", "rows_read", "accepted", "quarantined", "duplicates", "untimed", "batches", "seconds")
+    counts = (
+        "files",
+        "rows_read",
+        "accepted",
+        "quarantined",
+        "duplicates",
+        "untimed",
+        "without_zone",
+        "batches",
+        "seconds",
+    )
     return replace(
         run,
         **{name: getattr(so_far, name) + getattr(run, name) for name in counts},

@@ -193,17 +193,20 @@ def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
 
 
 def _immutable(stream: Stream) -> dict[str, Any]:
-    """Return the settings that must not change during an ingest: the meaning of ids and times."""
+    """Return the settings that must not change during an ingest: the meaning of ids and times. Of zones only one that is not UTC."""
     types = {field.name: str(field.type) for field in stream.schema}
     return {
         "event_id": [[name, types[name]] for name in stream.event_id],
         "event_time": stream.event_time,
         "fingerprints": ENCODING if stream.event_id else "",
+        **({} if stream.format.time_zone == "UTC" else {"zone": stream.format.time_zone}),
     }
 
 
 def _check_unchanged(stream: Stream, birth: Birth) -> None:
-    for name, now in _immutable(stream).items():
+    settings = _immutable(stream)
+    for name in {**birth.immutable, **settings}:
+        now = settings.get(name)
         if birth.immutable.get(name) != now:
             raise IncompatibleState(
                 f"{birth.where} began with {name} {birth.immutable.get(name)} and now has {now}; set it back, or {birth.remedy}"

@@ -49,6 +49,7 @@ class SplitWriter:
         """Add rows of an input, whose lines are numbered from `first_line` on."""
         rejected = len(rows.rejects)
         self.result.counts += IngestCounts(0, rows.read, rows.read - rejected, rejected, untimed=rows.untimed)
+        self.result.counts += IngestCounts(without_zone=rows.without_zone)
         if rows.accepted.height:
             self._frames.append(rows.accepted)
             # Relative to the first line, since offsets may be larger than `LINES`.

@@ -116,7 +116,7 @@ def search_lines(stream: Stream, texts: Mapping[str, Sequence[str]], landings: S
 
     def search(frame: pl.Series) -> pl.Series:
         rows = frame.struct.unnest().to_dicts()
-        fields = [_fields(row["raw"] or "", row.get("header") or "") for row in rows]
+        fields = [_fields(row["raw"] or "", row.get("header") or "", stream.format.delimiter) for row in rows]
         results = [FOUND if values else ABSENT] * len(rows)
         unplaced = [_unplaced(line or (), places.values()) for line in fields]
         for name, wanted in values.items():
@@ -169,7 +169,7 @@ def _alike(given: set[str], wanted: pl.Series, texts: Sequence[str]) -> set[str]
     return set(series.filter(found))
 
 
-def _fields(raw: str, header: str) -> list[tuple[str, str]] | None:
+def _fields(raw: str, header: str, delimiter: str) -> list[tuple[str, str]] | None:
     """Return the values of a line as text, each with its path; None if it is neither a JSON object nor CSV with a header."""
     if not raw:
         return []  # a rejected file or a gap has no content
@@ -180,7 +180,7 @@ def _fields(raw: str, header: str) -> list[tuple[str, str]] | None:
             return list(_leaves(content, ""))
     except (ValueError, RecursionError):
         pass
-    names, values = read_row(header), read_row(raw)
+    names, values = read_row(header, delimiter), read_row(raw, delimiter)
     if not header or names is None or values is None or len(names) != len(values):
         return None
     return [(name.strip(), value) for name, value in zip(names, values, strict=True)]

@@ -1,6 +1,7 @@
 """Declare streams: columns, their sources, and what makes an event valid."""
 
+from keyfold.stream.file_format import FileFormat
 from keyfold.stream.source import INGESTED_AT, TIME_UNITS, TIMESTAMP, Source
 from keyfold.stream.stream import Rule, Stream
 
-__all__ = ["INGESTED_AT", "TIMESTAMP", "TIME_UNITS", "Rule", "Source", "Stream"]
+__all__ = ["INGESTED_AT", "TIMESTAMP", "TIME_UNITS", "FileFormat", "Rule", "Source", "Stream"]

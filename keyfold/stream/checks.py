@@ -9,7 +9,8 @@ from pyarrow import types
 
 from keyfold.errors import Misconfigured
 from keyfold.schemas import check_condition, check_name
-from keyfold.stream.source import EACH, INGESTED_AT, TIME_UNITS, TIMESTAMP, Source, name_of, path_of
+from keyfold.stream.file_format import FileFormat
+from keyfold.stream.source import EACH, INGESTED_AT, ISO, TIME_UNITS, TIMESTAMP, Source, name_of, path_of
 
 if TYPE_CHECKING:
     from keyfold.stream.stream import Stream
@@ -23,6 +24,8 @@ def check_stream(stream: "Stream") -> None:
             each other.
     """
     check_name(f"stream {stream.name}", stream.name)
+    if not isinstance(stream.format, FileFormat):
+        raise Misconfigured(f"stream {stream.name}: format is {stream.format!r}; give FileFormat(delimiter=';', …)")
     _check_types(stream)
     if INGESTED_AT in stream.schema.names:
         raise Misconfigured(
@@ -54,17 +57,22 @@ def check_stream(stream: "Stream") -> None:
         )
     _check_age(stream)
     for name, source in stream.sources.items():
-        if source.time and (stream.schema.field(name).type != TIMESTAMP or not _is_time_shape(source.time)):
+        if source.time and (stream.schema.field(name).type != TIMESTAMP or not all(map(_is_time_format, source.time))):
             raise Misconfigured(
-                f"stream {stream.name}: the source of {name} says that its times are written as {source.time!r}; that is "
-                f"for a column of type {TIMESTAMP}, and one of {', '.join(TIME_UNITS)} or a format such as "
-                "%d/%m/%Y %H:%M"
+                f"stream {stream.name}: the source of {name} says that its times are written as "
+                f"{', '.join(map(repr, source.time))}; that is for a column of type {TIMESTAMP}, and one of "
+                f"{', '.join((*TIME_UNITS, ISO))} or a format such as %d/%m/%Y %H:%M"
+            )
+        if len(units := [unit for unit in source.time if unit in TIME_UNITS]) > 1:
+            raise Misconfigured(
+                f"stream {stream.name}: the source of {name} has numbers that count {' and '.join(units)} from 1970, and no number "
+                "tells which; name one unit"
             )
     _check_paths(stream)
 
 
-def _is_time_shape(shape: str) -> bool:
-    return shape in TIME_UNITS or "%" in shape
+def _is_time_format(name: str) -> bool:
+    return name in (*TIME_UNITS, ISO) or "%" in name
 
 
 def _check_age(stream: "Stream") -> None:

@@ -31,6 +31,9 @@ INGESTED_AT = "ingested_at"
 TIME_UNITS = ("s", "ms", "us", "ns")
 """Units of numbers that count from 1970."""
 
+ISO = "iso"
+"""The format of ISO 8601, named where a column has times of several formats."""
+
 
 @dataclass(frozen=True, init=False)
 class Source:
@@ -43,8 +46,10 @@ class Source:
             `kafka_offset`, `kafka_timestamp` and `kafka_tombstone` (whether it has no value).
         path: whether the file's path is used: below its landing folder, without its suffixes (`.csv.gz`).
         time: format of times that are not ISO 8601: `s`, `ms`, `us` or `ns` for numbers that count from 1970, or a
-            format such as `%d/%m/%Y %H:%M` (as Polars takes it), read as UTC unless it has an offset (`%z`). It is never
-            guessed: a number does not tell its unit, and a date may be day first or month first.
+            format such as `%d/%m/%Y %H:%M` (as Polars takes it), read in the zone of the stream's `format` unless it has an offset
+            (`%z`). It is never guessed: a number does not tell its unit, and a date may be day first or month first. Several
+            formats of one column are given as a sequence, with `iso` for ISO 8601: `("iso", "ms")`; a value of which two of them
+            make different times goes to quarantine.
         json: whether the value is the JSON text at the names, as it is in the line; without a name, the whole line.
         place: whether the value is the index in its list of the element that became the event, from 0.
 
@@ -57,7 +62,7 @@ class Source:
 
     names: tuple[str, ...]
     path: bool
-    time: str
+    time: tuple[str, ...]
     json: bool
     place: bool
 
@@ -65,13 +70,15 @@ class Source:
         self,
         names: str | Sequence[str] = (),
         path: bool = False,
-        time: str = "",
+        time: str | Sequence[str] = (),
         *,
         json: bool = False,
         place: bool = False,
     ) -> None:
-        given = {"path": path, "time": time, "json": json, "place": place}
-        for name, value in {"names": (names,) if isinstance(names, str) else tuple(names), **given}.items():
+        formats = ((time,) if time else ()) if isinstance(time, str) else tuple(time)
+        sources = (names,) if isinstance(names, str) else tuple(names)
+        values = {"names": sources, "path": path, "time": formats, "json": json, "place": place}
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -86,7 +93,7 @@ class Source:
         if not self.time:
             return column
         # A count may have a fraction, and more digits than a float can hold.
-        return pa.decimal128(38, 9) if self.time in TIME_UNITS else pa.string()
+        return pa.decimal128(38, 9) if all(name in TIME_UNITS for name in self.time) else pa.string()
 
 
 EACH = None

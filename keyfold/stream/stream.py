@@ -11,6 +11,7 @@ import pyarrow as pa
 from keyfold.columns import required
 from keyfold.schemas import names_of, stored_schema
 from keyfold.stream.checks import check_stream
+from keyfold.stream.file_format import FileFormat
 from keyfold.stream.refined import Refinable
 from keyfold.stream.source import INGESTED_AT, TIMESTAMP, Path, Source, list_of, read_schema
 from keyfold.times import as_duration
@@ -50,6 +51,7 @@ class Stream(Refinable):
         sources: sources of columns, by the column's name; a column that is not named is read from the raw column of its name.
         ignored: raw columns that are left out on purpose, and are not reported as drift.
         missing: texts that mean a missing value, in any column.
+        format: what its files are like: delimiter and decimal sign of CSV, encoding, and the zone of times without one.
         event_id: columns that together identify an event; empty keeps every row.
         rules: validity rules on the typed columns.
         duplicate_window: greatest distance in event time at which two copies of an event are recognised; this and the next two
@@ -91,6 +93,7 @@ class Stream(Refinable):
     sources: Mapping[str, Source] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    format: FileFormat = field(default_factory=FileFormat)
     event_id: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
     duplicate_window: timedelta = timedelta(days=7)

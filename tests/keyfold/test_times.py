@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
 from keyfold.exact_cast import exact_cast
-from keyfold.ingestion.parsing.mapping import parse_times
+from keyfold.ingestion.parsing.time_formats import read_times
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.making.sources import open_source, reading
 from keyfold.state.rows.lines import json_lines
@@ -179,12 +179,12 @@ def test_a_delta_table_with_finer_times_than_its_log_says_is_refused_and_cut_by_
     ],
 )
 def test_times_of_a_declared_shape_are_exact_or_none(shape, whole, finer):
-    assert parse_times(pl.Series([whole, finer]), shape).to_list() == [WHOLE, None]
+    assert read_times(pl.Series([whole, finer]), [shape]).to_list() == [WHOLE, None]
 
 
 def test_times_of_a_declared_shape_outside_the_years_of_nanoseconds_are_exact_or_none():
     given_texts = pl.Series(["01/01/3020 00:00:00.123456", "01/01/1020 00:00:00.1234567"])
-    found = parse_times(given_texts, "%d/%m/%Y %H:%M:%S%.f").to_list()
+    found = read_times(given_texts, ["%d/%m/%Y %H:%M:%S%.f"]).to_list()
     assert found == [WHOLE.replace(year=3020), None]
 
 
@@ -192,9 +192,9 @@ def test_times_of_a_declared_shape_outside_the_years_of_nanoseconds_are_exact_or
 @given(st.integers(0, 4 * 10**15), st.sampled_from([("s", 10**6), ("ms", 10**3)]))
 def test_a_float_stands_for_the_microsecond_that_it_is_the_nearest_float_of(micros, unit):
     shape, factor = unit
-    (found,) = parse_times(pl.Series([micros / factor]), shape).to_physical().to_list()
+    (found,) = read_times(pl.Series([micros / factor]), [shape]).to_physical().to_list()
     assert found == micros
-    (finer,) = parse_times(pl.Series([0.123_456_7 if shape == "s" else 0.123_4]), shape).to_list()
+    (finer,) = read_times(pl.Series([0.123_456_7 if shape == "s" else 0.123_4]), [shape]).to_list()
     assert finer is None
 
 

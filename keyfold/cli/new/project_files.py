@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from keyfold.cli.new.names import bracketed, quoted
 from keyfold.cli.new.sample import Column, Proposal
 from keyfold.errors import KeyfoldError
-from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
+from keyfold.stream import INGESTED_AT, TIMESTAMP, FileFormat, Stream
 
 _TEMPLATES = Path(__file__).with_name("templates")
 # Not escaped for HTML: the templates are Python.
@@ -74,11 +74,16 @@ def stream_files(name: str, proposal: Proposal, command: str) -> dict[Path, str]
         any("TIMESTAMP" in _written(column.kind)[0] for column in read),
     )
     imports = (
-        ["INGESTED_AT"] * is_arrival + ["TIMESTAMP"] * has_times + ["Source"] * bool(sourced) + ["Stream", "column"]
+        ["INGESTED_AT"] * is_arrival
+        + ["TIMESTAMP"] * has_times
+        + ["FileFormat"] * (proposal.format != FileFormat())
+        + ["Source"] * bool(sourced)
+        + ["Stream", "column"]
     )
     arguments = [
         f"    event_time={'INGESTED_AT' if is_arrival else quoted(proposal.time)},",
         *(["    sources={", *map(_source, sourced), "    },"] if sourced else []),
+        *_format(proposal.format),
         *_tuple("ignored", [column.raw for column in proposal.columns if column.kind is None]),
         *_tuple("private", [column.name for column in proposal.private]),
     ]
@@ -167,6 +172,12 @@ def _title(name: str) -> str:
 def _source(column: Column) -> str:
     more = [f"time={quoted(column.time)}"] * bool(column.time) + ["json=True"] * column.json
     return bracketed(f"{quoted(column.name)}: Source(", [quoted(column.raw), *more], "),", 8)
+
+
+def _format(form: FileFormat) -> list[str]:
+    changed = {name: value for name, value in vars(form).items() if value != getattr(FileFormat, name)}
+    given = [f"{name}={quoted(value)}" for name, value in changed.items()]
+    return [bracketed("format=FileFormat(", given, "),", 4)] if given else []
 
 
 def _tuple(argument: str, values: list[str]) -> list[str]:

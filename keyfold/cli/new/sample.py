@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,13 +10,13 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.cli.new.names import column_names, words
-from keyfold.cli.new.sample_rows import read_sample
+from keyfold.cli.new.sample_rows import Sample, read_sample
 from keyfold.errors import KeyfoldError
 from keyfold.exact_cast import exact_cast
 from keyfold.ingestion.parsing import UnreadableFileError
 from keyfold.ingestion.parsing.casting import cast_columns
-from keyfold.ingestion.parsing.mapping import parse_times
-from keyfold.stream import INGESTED_AT, TIMESTAMP
+from keyfold.ingestion.parsing.time_formats import read_times
+from keyfold.stream import INGESTED_AT, TIMESTAMP, FileFormat
 from keyfold.stream.source import path_of
 
 ARRIVAL = "arrival"
@@ -83,11 +83,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Proposal:
-    """The proposed stream: its columns, and of these the event time and the key."""
+    """The proposed stream: its columns, of these the event time and the key, and what its files are like."""
 
     columns: Sequence[Column]
     time: str
     key: Column
+    format: FileFormat = field(default_factory=FileFormat)
 
     @property
     def read(self) -> list[Column]:
@@ -117,7 +118,8 @@ def propose(path: Path, time: str | None = None, key: str | None = None) -> Prop
     Raises:
         KeyfoldError: the file cannot be read, or a column is not named, not fit or not the only one; lists the candidates.
     """
-    columns = list(_columns(path))
+    sample = _sample(path)
+    columns = list(_columns(sample.rows))
     found = {column.name: column for column in columns if column.kind is not None}
     chosen = INGESTED_AT
     if time != ARRIVAL or ARRIVAL in found:
@@ -133,7 +135,7 @@ def propose(path: Path, time: str | None = None, key: str | None = None) -> Prop
             f"--key {key}: a key is text, a whole number or a truth value, in every row, and not the event time; "
             f"candidates: {_listed(keys)}"
         )
-    return Proposal([found.get(one.name, one) for one in columns], chosen, named)
+    return Proposal([found.get(one.name, one) for one in columns], chosen, named, sample.format)
 
 
 def _only(fit: Sequence[Column], others: Sequence[Column], what: str, value: str) -> Column:
@@ -164,22 +166,26 @@ def _timed(columns: dict[str, Column], text: str) -> Column:
     values = column.values.drop_nulls()
     is_time = column.kind == TIMESTAMP and not form
     if values.dtype == pl.String or (form and values.dtype.is_numeric()):
-        is_time = (parse_times(values, form) if form else _iso_times(values)).is_not_null().any()
+        is_time = (read_times(values, [form]) if form else _iso_times(values)).is_not_null().any()
     if not is_time:
         expected = f"as {form}" if form else f"as ISO 8601; name their format: --time '{column.raw}=FORMAT'"
         raise KeyfoldError(f"--time {text}: {column.raw} has no times {expected}")
     return replace(column, kind=TIMESTAMP, time=form)
 
 
-def _columns(path: Path) -> Iterator[Column]:
+def _sample(path: Path) -> Sample:
     try:
-        rows = read_sample(path)
+        sample = read_sample(path)
     except OSError as error:
         raise KeyfoldError(f"{path} cannot be read: {error.strerror or error}") from None
     except (UnreadableFileError, pl.exceptions.PolarsError, ValueError) as error:
         raise KeyfoldError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
-    if rows.is_empty():
+    if sample.rows.is_empty():
         raise KeyfoldError(f"{path} has no rows")
+    return sample
+
+
+def _columns(rows: pl.DataFrame) -> Iterator[Column]:
     found = list(_flat(rows))
     for name, (raw, values, json) in zip(column_names([raw for raw, _, _ in found]), found, strict=True):
         yield Column(name, raw, pa.string() if json else _kind(values), values, json=json)
@@ -254,5 +260,5 @@ def _iso_times(values: pl.Series) -> pl.Series:
     """Return times as ingest reads them by default; NULL for other values."""
     # Under another name: Polars panics at one with a NUL character, which a key of JSON may have.
     columns = {"time": [pa.chunked_array([values.alias("time").to_arrow()])]}
-    typed, _ = cast_columns(columns, len(values), pa.schema([("time", TIMESTAMP)]))
+    typed = cast_columns(columns, len(values), pa.schema([("time", TIMESTAMP)])).table
     return pl.Series(pl.from_arrow(typed.column("time")))

@@ -5,7 +5,9 @@ number never a time, since its unit is not known. Of Parquet, a value has a type
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -13,6 +15,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from keyfold.exact_cast import exact_cast, whole_numbers
+from keyfold.ingestion.parsing.time_formats import count_without_zone, read_times
 from keyfold.stream import TIMESTAMP
 from keyfold.times import CALENDAR, are_finer, exact_times
 
@@ -22,39 +25,73 @@ SHOWN = 80
 _TEXTS = pl.List(pl.String)
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How texts are read.
+
+    Attributes:
+        decimal: the decimal sign of numbers.
+        zone: the zone of times without one.
+        formats: the formats of times, as in `Source.time`.
+    """
+
+    decimal: str = "."
+    zone: str = "UTC"
+    formats: tuple[str, ...] = ()
+
+
+class Cast(NamedTuple):
+    """Columns of a stream's types.
+
+    Attributes:
+        table: the columns, with NULL for values that cannot be cast.
+        reasons: the reason for the first such value of each row, or NULL.
+        without_zone: number of times that had no zone.
+    """
+
+    table: pa.Table
+    reasons: pl.Series
+    without_zone: int
+
+
 def cast_columns(
-    columns: Mapping[str, Sequence[pa.ChunkedArray]], rows: int, schema: pa.Schema
-) -> tuple[pa.Table, pl.Series]:
+    columns: Mapping[str, Sequence[pa.ChunkedArray]],
+    rows: int,
+    schema: pa.Schema,
+    reading: Reading = Reading(),
+    formats: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> Cast:
     """Cast columns to the schema's types. A column without candidates is NULL.
 
     Args:
         columns: for each column its candidates, in order. In each row, the first candidate with a value counts.
         rows: number of rows.
         schema: the types.
-
-    Returns:
-        The typed table, with NULL for values that cannot be cast; and the reason for the first such value of each row, or
-        NULL.
-
+        reading: how texts are read.
+        formats: the formats of times of columns that are not ISO 8601, by name.
     """
+    without_zone = 0
     typed: list[pa.ChunkedArray | pa.Array] = []
     wrong = pl.repeat(None, rows, dtype=pl.String, eager=True)
     for field in schema:
         candidates = [one for one in columns.get(field.name, ()) if one.null_count < rows]
-        quick = _quick(candidates[0], field.type) if len(candidates) == 1 else None
+        own = replace(reading, formats=formats.get(field.name, ()))
+        quick = _quick(candidates[0], field.type) if len(candidates) == 1 and not own.formats else None
         if quick is not None or not candidates:
             typed.append(pa.nulls(rows, field.type) if quick is None else quick)
             continue
         # Cast each candidate by itself: converted to text first, a float would be read by its rounded digits.
-        values, reason, is_given = _cast_with_reasons(candidates[0], field)
+        values, reason, is_given = _cast_with_reasons(candidates[0], field, own)
         for candidate in candidates[1:]:
-            other, other_reason, other_given = _cast_with_reasons(candidate, field)
+            other, other_reason, other_given = _cast_with_reasons(candidate, field, own)
             values, reason = values.zip_with(is_given, other), reason.zip_with(is_given, other_reason)
             is_given |= other_given
+        if types.is_timestamp(field.type):
+            without_zone += sum(count_without_zone(to_series(one), values, own.formats) for one in candidates)
         typed.append(values.to_arrow().cast(field.type))
         wrong = wrong.zip_with(wrong.is_not_null(), reason)
     nullable = pa.schema([field.with_nullable(True) for field in schema])
-    return pa.table(typed, schema=nullable), wrong
+    return Cast(pa.table(typed, schema=nullable), wrong, without_zone)
 
 
 def to_series(column: pa.ChunkedArray | pa.Array) -> pl.Series:
@@ -68,11 +105,13 @@ def to_series(column: pa.ChunkedArray | pa.Array) -> pl.Series:
         return pl.Series(shown, dtype=pl.Binary)
 
 
-def _cast_with_reasons(column: pa.ChunkedArray, field: pa.Field) -> tuple[pl.Series, pl.Series, pl.Series]:
+def _cast_with_reasons(
+    column: pa.ChunkedArray, field: pa.Field, reading: Reading
+) -> tuple[pl.Series, pl.Series, pl.Series]:
     """Return the typed values, the reasons for values that cannot be cast, and which rows have a value."""
     given = to_series(column)
     is_given = _is_given(given)
-    values = _cast(given, field.type)
+    values = _cast(given, field.type, reading)
     # `to_series` has made a wide decimal text, but it must not pass as text.
     if types.is_decimal256(column.type) and not (
         types.is_integer(field.type) or types.is_floating(field.type) or types.is_decimal(field.type)
@@ -81,13 +120,13 @@ def _cast_with_reasons(column: pa.ChunkedArray, field: pa.Field) -> tuple[pl.Ser
     reason = pl.repeat(None, len(given), dtype=pl.String, eager=True)
     failed = (values.is_null() & is_given).arg_true()
     if len(failed):
-        reason = reason.scatter(failed, _reasons(given.gather(failed), field))
+        reason = reason.scatter(failed, _reasons(given.gather(failed), field, reading))
     return values, reason, is_given
 
 
-def _reasons(wrong: pl.Series, field: pa.Field) -> pl.Series:
+def _reasons(wrong: pl.Series, field: pa.Field, reading: Reading) -> pl.Series:
     if types.is_nested(field.type):
-        reasons = [_reason(wrong.slice(at, 1), field.type, field.name) for at in range(len(wrong))]
+        reasons = [_reason(wrong.slice(at, 1), field.type, field.name, reading) for at in range(len(wrong))]
         return pl.Series(reasons, dtype=pl.String)
     reasons = f"{field.name} is not {named(field.type)}: " + _shown(wrong)
     if types.is_timestamp(field.type) and (finer := are_finer(wrong)).any():
@@ -99,7 +138,7 @@ def _reasons(wrong: pl.Series, field: pa.Field) -> pl.Series:
     return reasons
 
 
-def _reason(value: pl.Series, kind: pa.DataType, name: str) -> str | None:
+def _reason(value: pl.Series, kind: pa.DataType, name: str, reading: Reading) -> str | None:
     """Return why a value, the only one of a series, cannot be cast, with the path to what is wrong in it; None if it can."""
     inner: list[tuple[pl.Series, pa.DataType, str]] = []
     if types.is_list(kind) and isinstance(value.dtype, pl.List | pl.Array):
@@ -108,9 +147,9 @@ def _reason(value: pl.Series, kind: pa.DataType, name: str) -> str | None:
     elif types.is_struct(kind) and isinstance(value.dtype, pl.Struct):
         fields = {field.name: field for field in value.struct.unnest()}
         inner = [(fields[one.name], one.type, f"{name}.{one.name}") for one in kind if one.name in fields]
-    if why := next((why for one in inner if (why := _reason(*one))), None):
+    if why := next((why for one in inner if (why := _reason(*one, reading))), None):
         return why
-    is_wrong = (_cast(value, kind).is_null() & _is_given(value)).any()
+    is_wrong = (_cast(value, kind, reading).is_null() & _is_given(value)).any()
     return f"{name} is not {named(kind)}: {_shown(value).item()}" if is_wrong else None
 
 
@@ -138,10 +177,17 @@ def _all_values_are_valid(target: pa.DataType) -> bool:
     return types.is_string(target) or types.is_boolean(target) or types.is_integer(target)
 
 
-def _cast(given: pl.Series, target: pa.DataType) -> pl.Series:
+def _cast(given: pl.Series, target: pa.DataType, reading: Reading) -> pl.Series:
     """Cast values; NULL for those that cannot be cast."""
     cast = next(cast for is_kind, cast, _ in _KINDS if is_kind(target))
-    return cast(given, target)
+    return cast(given, target, reading)
+
+
+def _number(given: pl.Series, reading: Reading) -> pl.Series:
+    """Return numbers, of texts with a point before the fraction. What has another sign there is none."""
+    if given.dtype != pl.String or reading.decimal == ".":
+        return given
+    return given.str.replace_all(".", " . ", literal=True).str.replace_all(reading.decimal, ".", literal=True)
 
 
 def _is_given(values: pl.Series) -> pl.Series:
@@ -153,7 +199,7 @@ def _dtype(target: pa.DataType) -> pl.DataType:
     return pl.Series(pl.from_arrow(pa.array([], target))).dtype
 
 
-def _as_text(given: pl.Series, _: pa.DataType) -> pl.Series:
+def _as_text(given: pl.Series, *_: object) -> pl.Series:
     if given.dtype in (pl.String, pl.Categorical, pl.Enum):
         return given.cast(pl.String)
     return _nulls(given, pl.String())
@@ -167,11 +213,11 @@ def _as_texts(given: pl.Series) -> pl.Series:
         is_text = given.dtype.inner in (pl.String, pl.Categorical, pl.Enum, pl.Null)
         return given.cast(_TEXTS) if is_text else _nulls(given, _TEXTS)
     # Some producers leave out the brackets if there is only one value.
-    alone = _as_text(given, pa.string())
+    alone = _as_text(given)
     return alone.to_frame("text").select(pl.concat_list("text")).to_series().set(alone.is_null(), None)
 
 
-def _as_lists(given: pl.Series, target: pa.ListType) -> pl.Series:
+def _as_lists(given: pl.Series, target: pa.ListType, reading: Reading) -> pl.Series:
     """Cast the elements of lists; a list with an element that does not fit becomes NULL as a whole."""
     if types.is_string(target.value_type):
         return _as_texts(given)
@@ -181,7 +227,7 @@ def _as_lists(given: pl.Series, target: pa.ListType) -> pl.Series:
         return _nulls(given, _dtype(target))
     lists = given.rechunk().to_arrow()
     elements = pl.Series(pl.from_arrow(lists.values))
-    typed = _cast(elements, target.value_type)
+    typed = _cast(elements, target.value_type, reading)
     is_wrong = (typed.is_null() & _is_given(elements)).to_numpy()
     offsets = lists.offsets.to_numpy()
     before = np.concatenate([[0], np.cumsum(is_wrong)])
@@ -190,7 +236,7 @@ def _as_lists(given: pl.Series, target: pa.ListType) -> pl.Series:
     return pl.Series(pl.from_arrow(pa.LargeListArray.from_arrays(lists.offsets, made, mask=pa.array(is_absent))))
 
 
-def _as_objects(given: pl.Series, target: pa.StructType) -> pl.Series:
+def _as_objects(given: pl.Series, target: pa.StructType, reading: Reading) -> pl.Series:
     """Cast the fields of objects; an object with a field that does not fit becomes NULL as a whole."""
     if not isinstance(given.dtype, pl.Struct):
         return _nulls(given, _dtype(target))
@@ -199,34 +245,34 @@ def _as_objects(given: pl.Series, target: pa.StructType) -> pl.Series:
     fields: list[pa.Array] = []
     for field in target:
         values = there.get(field.name, pl.repeat(None, len(given), eager=True))
-        typed = _cast(values, field.type)
+        typed = _cast(values, field.type, reading)
         is_absent |= typed.is_null() & _is_given(values)
         fields.append(typed.to_arrow().cast(field.type))
     return pl.Series(pl.from_arrow(pa.StructArray.from_arrays(fields, fields=list(target), mask=is_absent.to_arrow())))
 
 
-def _as_date(given: pl.Series, _: pa.DataType) -> pl.Series:
+def _as_date(given: pl.Series, _: pa.DataType, reading: Reading) -> pl.Series:
     if given.dtype.is_numeric() or given.dtype == pl.Boolean:
         return _nulls(given, pl.Date())
     # Of texts `%Y-%m-%d` alone, and of times those at midnight UTC.
-    dates = exact_cast(exact_times(given) if isinstance(given.dtype, pl.Datetime) else given, pl.Date())
+    dates = exact_cast(exact_times(given, reading.zone) if isinstance(given.dtype, pl.Datetime) else given, pl.Date())
     return dates.set(~dates.dt.year().is_between(1, 9999), None)
 
 
-def _as_decimal(given: pl.Series, target: pa.Decimal128Type) -> pl.Series:
+def _as_decimal(given: pl.Series, target: pa.Decimal128Type, reading: Reading) -> pl.Series:
     wanted = pl.Decimal(target.precision, target.scale)
-    decimals = exact_cast(given, wanted) if given.dtype != pl.Boolean else _nulls(given, wanted)
+    decimals = exact_cast(_number(given, reading), wanted) if given.dtype != pl.Boolean else _nulls(given, wanted)
     return decimals.set(decimals.abs() >= 10 ** (target.precision - target.scale), None)
 
 
-def _as_bool(given: pl.Series, _: pa.DataType) -> pl.Series:
+def _as_bool(given: pl.Series, *_: object) -> pl.Series:
     # 0 and 1 are numbers.
     return exact_cast(given, pl.Boolean()) if given.dtype in (pl.Boolean, pl.String) else _nulls(given, pl.Boolean())
 
 
-def _as_float(given: pl.Series, target: pa.DataType) -> pl.Series:
+def _as_float(given: pl.Series, target: pa.DataType, reading: Reading) -> pl.Series:
     if given.dtype == pl.String:
-        given = given.str.strip_chars()
+        given = _number(given.str.strip_chars(), reading)
     elif not given.dtype.is_numeric():
         return _nulls(given, _dtype(target))
     values = given.cast(pl.Float64, strict=False).cast(_dtype(target))
@@ -264,7 +310,7 @@ def _shown(given: pl.Series) -> pl.Series:
 
 
 _KINDS: tuple[
-    tuple[Callable[[pa.DataType], bool], Callable[[pl.Series, Any], pl.Series], Callable[[Any], str]], ...
+    tuple[Callable[[pa.DataType], bool], Callable[[pl.Series, Any, Reading], pl.Series], Callable[[Any], str]], ...
 ] = (
     (types.is_list, _as_lists, _named_list),
     (
@@ -272,12 +318,16 @@ _KINDS: tuple[
         _as_objects,
         lambda kind: f"an object ({', '.join(f'{one.name}: {named(one.type)}' for one in kind)})",
     ),
-    (types.is_timestamp, lambda given, _: exact_times(given), lambda _: "an ISO 8601 time"),
+    (
+        types.is_timestamp,
+        lambda given, _, reading: read_times(given, reading.formats, reading.zone),
+        lambda _: "an ISO 8601 time",
+    ),
     (types.is_date, _as_date, lambda _: "a date such as 2026-01-31"),
     (types.is_boolean, _as_bool, lambda _: "true or false"),
     (
         types.is_integer,
-        lambda given, kind: whole_numbers(given, _dtype(kind)),
+        lambda given, kind, reading: whole_numbers(_number(given, reading), _dtype(kind)),
         lambda kind: f"an integer of {kind.bit_width} bits",
     ),
     (types.is_floating, _as_float, lambda _: "a finite number"),

@@ -4,6 +4,7 @@ A quoted field may hold commas, doubled quotes and line breaks. A quote that is 
 """
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -18,18 +19,25 @@ MAX_ROW_LINES = 1000
 MAX_ROW_CHARACTERS = 16 << 20
 """A quote that is not closed within this many lines and characters does not open a field."""
 
+SEPARATORS = (";", "\t", "|")
+"""What else than a comma separates the fields of many files."""
+
 MAX_COLUMNS = 10_000
 """Maximum columns of a header. Each costs memory in every chunk, even if the stream does not use it."""
 
 _QUOTED = r'"(?:[^"]|"")*"'
-_PLAIN = rf'^(?:{_QUOTED}|[^",]*)(?:,(?:{_QUOTED}|[^",]*))*$'
 _BLANK = " \t"
 
 csv.field_size_limit(1 << 30)  # with the default of 128 KiB, rows that Arrow's reader accepts would be rejected
 
 
-def read_csv(schema: pa.Schema, text: Iterable[bytes | bytearray]) -> Iterator[Rows]:
+def read_csv(schema: pa.Schema, text: Iterable[bytes | bytearray], delimiter: str = ",") -> Iterator[Rows]:
     """Read the chunks of a CSV file. All columns are text, and empty fields are NULL.
+
+    Args:
+        schema: the columns that are read.
+        text: chunks of whole lines.
+        delimiter: what separates fields.
 
     Raises:
         UnreadableFileError: the header has no column of the schema, or one of them twice, or more than `MAX_COLUMNS` columns.
@@ -49,7 +57,7 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes | bytearray]) -> Iterator[R
         is_plain = b'"' not in data and (b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"))
         if header is not None and len(header) > 1 and is_plain:
             count = line_ends(data) + (not data.endswith(b"\n"))
-            table = _read(header, schema, data, count)
+            table = _read(header, schema, data, count, delimiter)
             if table is not None:
                 yield Rows(table, np.arange(line, line + count, dtype=np.int64), RawLines(data), header=header_text)
                 line += count
@@ -60,22 +68,22 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes | bytearray]) -> Iterator[R
         lines = [one.removesuffix("\r") for one in raw_lines]
         start = 0
         if header is None:
-            start, header = _header(lines, schema, final=final)
+            start, header = _header(lines, schema, delimiter, final=final)
             if header is None:
                 rest = "".join(f"{one}\n" for one in raw_lines[start:]).encode()
                 line += start
                 continue
             header_text = "\n".join(lines[:start]).lstrip()
-        rows, used = _read_lines(header, schema, lines, start, line, final=final)
+        rows, used = _read_lines(header, schema, lines, start, line, delimiter, final=final)
         rest = "".join(f"{one}\n" for one in raw_lines[used:]).encode()
         line += used
         yield replace(rows, header=header_text)
 
 
-def read_row(text: str) -> list[str] | None:
+def read_row(text: str, delimiter: str = ",") -> list[str] | None:
     """Return the values of a row, whose quoted fields may have several lines; None if the text is not exactly one row."""
     lines = text.split("\n")
-    values, used, _, _ = _read_one(lines, 0)
+    values, used, _, _ = _read_one(lines, 0, delimiter)
     return values if used == len(lines) else None
 
 
@@ -91,14 +99,14 @@ def _with_last(text: Iterable[bytes | bytearray]) -> Iterator[tuple[bytes | byte
     yield before, True
 
 
-def _header(lines: Sequence[str], schema: pa.Schema, *, final: bool) -> tuple[int, list[str] | None]:
+def _header(lines: Sequence[str], schema: pa.Schema, delimiter: str, *, final: bool) -> tuple[int, list[str] | None]:
     """Return the position of the line after the header, and the column names, with other names for columns not in the schema.
 
     If the header is not complete yet: the position of the line where it may begin, and None.
     """
     for position, line in enumerate(lines):
         if line.strip(_BLANK):
-            found, used, is_open, error = _read_one(lines, position)
+            found, used, is_open, error = _read_one(lines, position, delimiter)
             if is_open and not final:
                 return position, None
             if found is None:
@@ -112,8 +120,14 @@ def _header(lines: Sequence[str], schema: pa.Schema, *, final: bool) -> tuple[in
             if twice:
                 raise UnreadableFileError(f"the CSV header names {', '.join(twice)} twice")
             if not any(name in schema.names for name in names):
+                other = next((sign for sign in SEPARATORS if len(names) == 1 and sign in names[0]), None)
                 raise UnreadableFileError(
-                    "the CSV header names no column of the stream: write one, if the file begins with its first row"
+                    "the CSV header names no column of the stream: "
+                    + (
+                        f"declare format=FileFormat(delimiter={other!r})"
+                        if other
+                        else "write one, if the file begins with its first row"
+                    )
                 )
             # Columns not in the schema may share a name. Each gets a unique one with NUL, which no schema has.
             return position + used, [name if name in schema.names else f"\0{at}" for at, name in enumerate(names)]
@@ -121,21 +135,29 @@ def _header(lines: Sequence[str], schema: pa.Schema, *, final: bool) -> tuple[in
 
 
 def _read_lines(
-    header: list[str], schema: pa.Schema, lines: list[str], start: int, first_line: int, *, final: bool
+    header: list[str],
+    schema: pa.Schema,
+    lines: list[str],
+    start: int,
+    first_line: int,
+    delimiter: str,
+    *,
+    final: bool,
 ) -> tuple[Rows, int]:
     """Read lines from `start` on. Also returns how many lines were used, as a row may continue in the next chunk."""
     # Classify all lines at once. Plain ones, with balanced quotes and no CR, are rows by themselves and go to Arrow together;
     # the others are read one by one with Python's csv.
     series = pl.Series(lines, dtype=pl.String)
-    quoted = series.str.contains('"', literal=True)
-    plain = ~series.str.contains("\r", literal=True) & (~quoted | series.str.contains(_PLAIN))
-    # The number of fields of a plain line: its commas outside of quotes, plus one.
+    quoted, sign = series.str.contains('"', literal=True), re.escape(delimiter)
+    field = rf'(?:{_QUOTED}|[^"{sign}]*)'
+    plain = ~series.str.contains("\r", literal=True) & (~quoted | series.str.contains(rf"^{field}(?:{sign}{field})*$"))
+    # The number of fields of a plain line: its delimiters outside of quotes, plus one.
     fields = (
         pl.select(
             pl.when(quoted)
             .then(series.str.replace_all(_QUOTED, ""))
             .otherwise(series)
-            .str.count_matches(",", literal=True)
+            .str.count_matches(delimiter, literal=True)
         ).to_series()
         + 1
     )
@@ -148,7 +170,7 @@ def _read_lines(
         # Part of a row that began on an earlier line.
         if not todo[at]:
             continue
-        values, used, is_open, error = _read_one(lines, at)
+        values, used, is_open, error = _read_one(lines, at, delimiter)
         if is_open and not final:
             end = at  # the quote may be closed in the next chunk
             break
@@ -165,10 +187,10 @@ def _read_lines(
     for at in np.flatnonzero(todo & ~right).tolist():
         rejects.append(Reject(lines[at], first_line + at, _miscounted(int(fields[at]), header)))
     at_once = np.flatnonzero(todo & right)
-    table = _read(header, schema, "\n".join(lines[at] for at in at_once.tolist()).encode(), len(at_once))
+    table = _read(header, schema, "\n".join(lines[at] for at in at_once.tolist()).encode(), len(at_once), delimiter)
     if table is None:  # Arrow finds other rows than this module: Python's csv decides
         for at in at_once.tolist():
-            values, _, _, error = _read_one(lines[at : at + 1], 0)
+            values, _, _, error = _read_one(lines[at : at + 1], 0, delimiter)
             if values is None:
                 rejects.append(Reject(lines[at], first_line + at, error))
             else:
@@ -189,14 +211,14 @@ def _miscounted(found: int, header: list[str]) -> str:
     return f"the row has {found} fields, the header {len(header)}"
 
 
-def _read_one(lines: Sequence[str], at: int) -> tuple[list[str] | None, int, bool, str]:
+def _read_one(lines: Sequence[str], at: int, delimiter: str) -> tuple[list[str] | None, int, bool, str]:
     """Read one row from a line on.
 
     Returns:
         Its values or None, the number of lines read, whether the next chunk may complete the row, and what was wrong.
     """
     row = _Row(lines, at)
-    reader = csv.reader(row, strict=True)
+    reader = csv.reader(row, strict=True, delimiter=delimiter)
     try:
         return next(reader), reader.line_num, False, ""
     except csv.Error as error:
@@ -231,7 +253,7 @@ def _wanted(header: list[str], schema: pa.Schema) -> list[str]:
     return [name for name in header if name in schema.names]
 
 
-def _read(header: list[str], schema: pa.Schema, text: bytes | bytearray, count: int) -> pa.Table | None:
+def _read(header: list[str], schema: pa.Schema, text: bytes | bytearray, count: int, delimiter: str) -> pa.Table | None:
     """Read exactly `count` rows with Arrow; None if the text holds anything else."""
     import pyarrow.csv as pc  # noqa: PLC0415 - takes 30 ms
 
@@ -243,7 +265,7 @@ def _read(header: list[str], schema: pa.Schema, text: bytes | bytearray, count: 
             pa.BufferReader(text),
             # One block and no threads: the text is already cut into chunks, and Spark starts one worker per core.
             read_options=pc.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=header),
-            parse_options=pc.ParseOptions(newlines_in_values=False),
+            parse_options=pc.ParseOptions(delimiter=delimiter, newlines_in_values=False),
             convert_options=pc.ConvertOptions(
                 include_columns=wanted,
                 column_types=dict.fromkeys(wanted, pa.string()),

@@ -122,13 +122,16 @@ def _read(stream: Stream, path: Place, landing: Place | None) -> Iterator[Sequen
     if form == "parquet":
         limits = {"max_bytes": stream.max_file_bytes, "max_row": stream.max_line_bytes}
         return ([rows] for rows in read_parquet(stream.raw_schema, path, landing, **limits))
-    text = read_chunks(path, landing, max_line=stream.max_line_bytes, max_bytes=stream.max_file_bytes)
+    limits = {"max_line": stream.max_line_bytes, "max_bytes": stream.max_file_bytes}
+    text = read_chunks(path, landing, encoding=stream.format.encoding, **limits)
     if form == "json":
         return read_json(stream.raw_schema, text, stream.missing)
     if unfit := _unfit_for_csv(stream):
         raise UnreadableFileError(unfit)
     names = dict.fromkeys(name.removesuffix(TEXT_OF) for name in stream.raw_names)
-    return ([rows] for rows in read_csv(pa.schema([(name, pa.string()) for name in names]), text))
+    schema = pa.schema([(name, pa.string()) for name in names])
+    rows_of_file = read_csv(schema, text, stream.format.delimiter)
+    return ([replace(rows, decimal=stream.format.decimal)] for rows in rows_of_file)
 
 
 def _unfit_for_csv(stream: Stream) -> str:
@@ -219,6 +222,7 @@ def _together(parts: Sequence[ValidatedRows]) -> ValidatedRows:
         lines=np.concatenate([part.lines for part in parts]),
         rejects=sorted((reject for part in parts for reject in part.rejects), key=lambda reject: reject.line),
         untimed=sum(part.untimed for part in parts),
+        without_zone=sum(part.without_zone for part in parts),
     )
 
 

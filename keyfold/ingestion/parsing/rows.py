@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from keyfold.ingestion.parsing.casting import cast_columns
+from keyfold.ingestion.parsing.casting import Reading, cast_columns
 from keyfold.ingestion.parsing.mapping import map_columns
 from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import ISO_FORMAT, to_iso
@@ -48,6 +48,7 @@ class Rows:
         raw: returns the raw text of the row at a position in `columns`; called for bad rows only.
         rejects: the rows that could not be read.
         header: the header of a CSV file; empty for other formats.
+        decimal: the decimal sign of numbers.
         broken: reasons why elements of the exploded list were replaced by NULL, by line and index.
         where: returns a prefix for the reason of the row at a position: its index in the line's list, if it is an element.
     """
@@ -57,6 +58,7 @@ class Rows:
     raw: Callable[[int], str]
     rejects: Sequence[Reject] = field(default=())
     header: str = ""
+    decimal: str = "."
     broken: Mapping[tuple[int, int], str] = field(default_factory=dict)
     where: Callable[[int], str] = lambda position: ""
 
@@ -71,6 +73,7 @@ class ValidatedRows:
         lines: the line numbers of the accepted rows.
         rejects: the other rows, by line.
         untimed: number of accepted rows without an event time, which got their arrival time.
+        without_zone: number of times that were taken for UTC, since neither they nor the stream name a zone.
         header: as in `Rows`.
     """
 
@@ -79,6 +82,7 @@ class ValidatedRows:
     lines: Lines
     rejects: Sequence[Reject]
     untimed: int = 0
+    without_zone: int = 0
     header: str = ""
 
 
@@ -103,7 +107,10 @@ def validate_rows(
     if not rows.columns.num_rows:
         accepted = pl.DataFrame(stream.event_schema.empty_table())
         return ValidatedRows(read, accepted, rows.lines, rows.rejects, header=rows.header)
-    typed, wrong = cast_columns(map_columns(stream, rows.columns, path), rows.columns.num_rows, stream.schema)
+    columns = map_columns(stream, rows.columns, path)
+    formats = {name: source.time for name, source in stream.sources.items() if source.time}
+    reading = Reading(rows.decimal, stream.format.time_zone)
+    typed, wrong, without_zone = cast_columns(columns, rows.columns.num_rows, stream.schema, reading, formats)
     # From the plan, so that a repeated batch writes the same rows as the first attempt.
     arrival = pl.lit(arrived).cast(pl.Datetime("us", "UTC")).alias(INGESTED_AT)
     frame = pl.DataFrame(typed).with_columns(arrival)
@@ -122,7 +129,8 @@ def validate_rows(
             rejects.append(Reject(rows.raw(position), int(lines[position]), reason, faults[position] is None))
         frame, lines, lacks_time = frame.filter(~bad), lines[~bad.to_numpy()], lacks_time.filter(~bad)
     rejects.sort(key=lambda reject: reject.line)
-    return ValidatedRows(read, frame, lines, rejects, int(lacks_time.sum()), rows.header)
+    without_zone = 0 if stream.format.zone else without_zone
+    return ValidatedRows(read, frame, lines, rejects, int(lacks_time.sum()), without_zone, rows.header)
 
 
 def _faults(stream: Stream) -> list[pl.Expr]:

@@ -5,11 +5,12 @@ A file may turn out to be broken at its end. Callers must discard all chunks of 
 
 import codecs
 import gzip
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import IO, Literal
+from typing import IO, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -46,18 +47,20 @@ class UnreadableFileError(WorkFailedError):
         self.sample = sample
 
 
-def read_chunks(path: Place, landing: Place | None = None, *, max_line: int, max_bytes: int) -> Iterator[bytearray]:
-    """Read the chunks of a text file, which is decompressed if its name ends in .gz; see `open_text` and `chunks`.
+def read_chunks(
+    path: Place, landing: Place | None = None, *, max_line: int, max_bytes: int, encoding: str = "utf-8"
+) -> Iterator[bytearray]:
+    """Read the chunks of a text file, in UTF-8, decompressed if its name ends in .gz; see `open_text` and `chunks`.
 
     Raises:
         OSError, EOFError, zlib.error: the file cannot be read or decompressed.
     """
-    with open_text(path, landing) as source:
+    with open_text(path, landing, encoding) as source:
         yield from chunks(source, max_line=max_line, max_bytes=max_bytes)
 
 
 def chunks(
-    source: IO[bytes] | gzip.GzipFile, size: int = CHUNK, *, max_line: int = CHUNK, max_bytes: int = 1 << 40
+    source: IO[bytes], size: int = CHUNK, *, max_line: int = CHUNK, max_bytes: int = 1 << 40
 ) -> Iterator[bytearray]:
     """Cut text into chunks of whole lines, without the byte order mark. Only the last line may lack its newline.
 
@@ -240,15 +243,41 @@ def file_type(path: Place | PurePath) -> FileType:
 
 
 @contextmanager
-def open_text(path: Place, landing: Place | None = None) -> Iterator[IO[bytes] | gzip.GzipFile]:
-    """Open a text file, and decompress it if its name says that it is compressed.
+def open_text(path: Place, landing: Place | None = None, encoding: str = "utf-8") -> Iterator[IO[bytes]]:
+    """Open a text file as UTF-8, and decompress it if its name says that it is compressed.
 
     Args:
         path: the file.
         landing: the landing folder, which no link may lead out of; None if links may lead anywhere.
+        encoding: the encoding of the text. UTF-8 is not checked here, but by `chunks`.
 
     Raises:
         OSError: the file cannot be read, or a link leads out of the folder.
     """
     with open_for_reading(path, _READ_AHEAD, landing) as file:
-        yield gzip.GzipFile(fileobj=file) if file_type(path).is_compressed else file
+        content = cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if file_type(path).is_compressed else file
+        is_utf8 = codecs.lookup(encoding).name == "utf-8"
+        yield content if is_utf8 else io.BufferedReader(_InUtf8(content, encoding), _MIB)
+
+
+class _InUtf8(io.RawIOBase):
+    """A text of another encoding, in UTF-8."""
+
+    def __init__(self, content: IO[bytes], encoding: str) -> None:
+        self._content, self._encoding = content, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            # A byte or two become at most three of UTF-8.
+            block = self._content.read(max(len(buffer) // 4, 1))
+            try:
+                text = self._decoder.decode(block, not block).encode()
+            except UnicodeError as error:
+                raise UnreadableFileError(f"the file is not {self._encoding}: {error}") from None
+            if text or not block:
+                buffer[: len(text)] = text
+                return len(text)

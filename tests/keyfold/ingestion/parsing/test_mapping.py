@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion.parsing.mapping import path_value, to_iso_times
+from keyfold.ingestion.parsing.mapping import path_value
+from keyfold.ingestion.parsing.time_formats import read_times
 from keyfold.stream import TIMESTAMP, Source, Stream
 from spark_jobs.streams import METRICS, SALES, WEATHER
 from tests.keyfold.ingestion.parsing.reading import file_rows
@@ -115,8 +116,8 @@ def test_a_time_of_parquet_that_is_one_already_stays_as_it_is(tmp_path):
 
 @given(st.integers(-(10**14), 10**15), st.sampled_from(sorted(TO_UNIT)))
 def test_every_count_is_the_time_that_plain_python_makes_of_it(count, unit):
-    (text,) = to_iso_times(pl.Series([count // TO_UNIT[unit]]), unit).to_list()
-    assert datetime.fromisoformat(text) == EPOCH + timedelta(microseconds=count // TO_UNIT[unit] * TO_UNIT[unit])
+    (time,) = read_times(pl.Series([count // TO_UNIT[unit]]), [unit]).to_list()
+    assert time == EPOCH + timedelta(microseconds=count // TO_UNIT[unit] * TO_UNIT[unit])
 
 
 @pytest.mark.parametrize(("column", "shape"), [("what", "ms"), ("at", "milliseconds")])
