@@ -1,13 +1,16 @@
-"""Compare ingest with Spark's own reading of the same files: `python -m benchmarks.ingest`.
+"""Compare ingest with Spark's and DuckDB's own reading of the same files: `python -m benchmarks.ingest`.
 
-Both run in turn in one warm process, each in a new lakehouse. `ingest` validates, de-duplicates and commits 16 NDJSON files of
-ride points. `spark` reads them with a given schema and writes Parquet, without validation or de-duplication.
+All run in turn in one warm process, each in a new lakehouse. `ingest` validates, de-duplicates and commits 16 NDJSON files of
+ride points, on Spark; `local` does the same in this process. `spark` reads them with a given schema and writes Parquet, without
+validation or de-duplication. `duckdb` reads them with types, checks ranges, takes each id once (`DISTINCT ON`), and writes one
+Parquet file.
 """
 
 import os
 from functools import partial
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import polars as pl
 
@@ -29,10 +32,10 @@ def main() -> None:
         runs = {
             (name, size): partial(run, spark, landing, size)
             for size, landing in landed.items()
-            for name, run in {"ingest": _ingest, "spark": _spark}.items()
+            for name, run in CONTESTANTS.items()
         }
         found = by_turns(runs, folder, REPEAT)
-    slope = {one: (LARGE - SMALL) / (found[one, LARGE].best - found[one, SMALL].best) for one in ("ingest", "spark")}
+    slope = {one: (LARGE - SMALL) / (found[one, LARGE].best - found[one, SMALL].best) for one in CONTESTANTS}
     rows = [
         (
             name,
@@ -50,6 +53,11 @@ def main() -> None:
         f"ingest is {theirs.best / ours.best:.2f} x as fast, best of large runs; {slope['ingest'] / slope['spark']:.2f} x by the "
         f"slope; {by_processor:.2f} x by processor time, median of large runs"
     )
+    local, duck = found["local", LARGE], found["duckdb", LARGE]
+    print(
+        f"local takes {local.best / duck.best:.2f} x DuckDB's time, best of large runs; "
+        f"{np.median(local.processor) / LARGE * 1e6:.2f} µs of processor time a row, DuckDB {np.median(duck.processor) / LARGE * 1e6:.2f}"
+    )
 
 
 def _ingest(spark: Runners, landing: Path, rows: int, home: Path) -> None:
@@ -60,6 +68,25 @@ def _spark(spark: Runners, landing: Path, rows: int, home: Path) -> None:
     table = str(home / "events")
     spark.session.read.schema(_SCHEMA).json(str(landing)).write.format("parquet").mode("append").save(table)
     assert pl.scan_parquet(f"{table}/*.parquet").select(pl.len()).collect().item() == rows  # noqa: S101
+
+
+def _local(_: Runners, landing: Path, rows: int, home: Path) -> None:
+    assert ingest(Lakehouse(home), RIDE_POINTS, landing, runners=Runners("local")).accepted == rows  # noqa: S101
+
+
+def _duckdb(_: Runners, landing: Path, rows: int, home: Path) -> None:
+    columns = ", ".join(f"{name}: '{kind}'" for name, kind in (column.split() for column in _SCHEMA.split(", ")))
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT DISTINCT ON (ride_id, point_idx) * "  # noqa: S608 - our own columns and folders
+            f"FROM read_json('{landing}/*.ndjson', columns = {{{columns}}}, format = 'nd') "
+            "WHERE latitude BETWEEN -90 AND 90 AND longitude BETWEEN -180 AND 180 AND point_idx >= 0) "
+            f"TO '{home}/events.parquet' (FORMAT parquet)"
+        )
+    assert pl.scan_parquet(home / "events.parquet").select(pl.len()).collect().item() == rows  # noqa: S101
+
+
+CONTESTANTS = {"ingest": _ingest, "local": _local, "spark": _spark, "duckdb": _duckdb}
 
 
 if __name__ == "__main__":

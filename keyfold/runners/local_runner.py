@@ -12,7 +12,7 @@ from keyfold.storage.place import Place
 
 
 class LocalRunner:
-    """Executes functions in this process. The tasks of an exchange are threads: most of their time is spent outside of Python."""
+    """Executes functions in this process. Tasks are threads: most of their time is spent outside of Python."""
 
     parallelism = 2
     """Number of tasks; more than one, so that a function that relies on being called once fails here as on Spark."""
@@ -21,7 +21,10 @@ class LocalRunner:
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """As `Runner.map`."""
-        return [function(item) for item in items]
+        if len(items) < 2:
+            return [function(item) for item in items]
+        with ThreadPoolExecutor(self.parallelism) as pool:
+            return list(pool.map(function, items))
 
     def exchange(
         self, read: OnBatches, numbers: range, shuffled: pa.Schema, partitions: int, work: OnBatches, made: pa.Schema
