@@ -15,14 +15,14 @@ _Backups = Annotated[str, typer.Argument(metavar="BACKUPS", help="Folder of the 
 
 
 def check(lakehouse: Lakehouse) -> None:
-    """Verify the journals, tables, data files and state of a lakehouse without Spark; report damage and its remedy.
+    """Verify that journals, tables and state of a lakehouse agree and are complete; report damage and its remedy.
 
-    Every file is read and compared with the checksums in the journals. Runs may continue meanwhile. The exit code is 1 if
-    anything is damaged.
+    Records and logs are read; data files and state must be there, with their sizes. Runs may continue meanwhile. The exit code
+    is 1 if anything is damaged.
     """
-    findings = [asdict(one) for one in checking.check(lakehouse)]
-    is_whole = not any(one["is_damage"] for one in findings)
-    report({"is_whole": is_whole}, findings=findings)
+    findings = checking.check(lakehouse)
+    is_whole = not any(finding.is_damage for finding in findings)
+    report({"is_whole": is_whole}, findings=[asdict(finding) for finding in findings])
     if not is_whole:
         raise typer.Exit(1)
 

@@ -17,8 +17,8 @@ from keyfold.keyed.generation.going_live import finish_going_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.maintenance import Maintained, MaintainedTable, maintain
+from keyfold.maintenance.log_trimming import trim_log
 from keyfold.maintenance.one_table import remember_removals
-from keyfold.maintenance.recording import record_ingest, trim_log
 from keyfold.runs.table_maintenance import tables_of_generation, tables_of_ingest
 from keyfold.stream import Stream
 
@@ -40,10 +40,7 @@ def maintain_stream(
         with suppress(KeyfoldError), exclusive(lakehouse.ingest(stream.name), f"maintenance of {stream.name}"):
             _remember(retention, tables)
     # Without the lock: ingest only appends, which does not conflict with compaction.
-    try:
-        _maintain(context, retention, lakehouse, tables, translator)
-    finally:
-        record_ingest(lakehouse, stream.name)
+    _maintain(context, retention, lakehouse, tables, translator)
 
 
 def maintain_job(
@@ -61,12 +58,8 @@ def maintain_job(
             if generation is None:
                 return
             tables = tables_of_generation(generation)
-            try:
-                _remember(retention, tables)
-                _maintain(context, retention, lakehouse, tables, translator)
-            # Also after a failure: the tables that were maintained before it have new files.
-            finally:
-                generation.record_checksums()
+            _remember(retention, tables)
+            _maintain(context, retention, lakehouse, tables, translator)
     except KeyfoldError as busy:
         context.log.warning(f"the tables of {declared.name} are skipped this time: {busy}")
 

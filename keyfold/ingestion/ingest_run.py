@@ -28,7 +28,6 @@ from keyfold.ingestion.listing import Landing, source_name
 from keyfold.ingestion.segments import Segment, missing_segments, rebuild_segments, sweep_segments
 from keyfold.ingestion.split import TopicAccess
 from keyfold.journal.agreement import check_tables
-from keyfold.journal.checksums import record_checksums
 from keyfold.journal.records import Progress, seconds_left
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import append_files
@@ -48,14 +47,12 @@ def ingest_under_lock(
     reread_changed: bool = False,
     on_batch: Callable[[Progress], None] | None = None,
     max_bytes_per_batch: int = MAX_BYTES_PER_BATCH,
-    checksums_every: timedelta = timedelta(0),
     any_age: bool = False,
 ) -> IngestSummary:
     """Do what `ingest` does. The caller holds the lock of the stream's ingest.
 
     Args:
         runners, lakehouse, stream, landing, settle, reread_changed, on_batch, max_bytes_per_batch: as for `ingest`.
-        checksums_every: how often checksums are recorded.
         any_age: accept events of any age, ignoring the stream's `max_age`.
     """
     began = time.monotonic()
@@ -84,7 +81,7 @@ def ingest_under_lock(
         last = run.journal.last_done()
         oldest = None if any_age else oldest_accepted(stream, run.birth.tables["events"], last)
         run.work(plan_batches(run.journal, source, parts, oldest))
-        done = run.tidy_up(checksums_every)
+        done = run.tidy_up()
     except OSError as error:
         raise KeyfoldError(
             f"ingest of {stream.name} was interrupted: {error}; correct that and run it again: it continues where it stopped"
@@ -150,15 +147,12 @@ class _Run:
             seconds = seconds_left(done_bytes, total, time.monotonic() - began)
             self._on_batch(Progress(number, len(plans), done_bytes, total, "bytes", seconds))
 
-    def tidy_up(self, checksums_every: timedelta) -> IngestDone | None:
-        """Save the known files, compact the journal, and record checksums; return the newest commit record."""
+    def tidy_up(self) -> IngestDone | None:
+        """Save the known files, and compact the journal; return the newest commit record."""
         # In this order: compaction deletes records of files, which must be in the table of known files by then.
         self.known.keep(self.counts.files)
         self.journal.compact()
-        done = self.journal.last_done()
-        batch = done.batch if done else -1
-        record_checksums(self.journal.folder, self.birth.checksummed, batch, every=checksums_every)
-        return done
+        return self.journal.last_done()
 
     def _work(self, plan: IngestPlan) -> None:
         # This order makes ingest exactly once: first rows are written, then a commit record names them, then tables commit.

@@ -48,7 +48,8 @@ RECORD = "ingest.json"
 REBUILD = "rebuild.json"
 """The record of an unfinished rebuild; see `rebuild`."""
 
-_FORMAT = 1
+_FORMAT = 2
+"""Since format 2, plans and commit records have a digest."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +77,6 @@ class Birth:
     @property
     def journal(self) -> Place:
         return self.folder / "journal"
-
-    @property
-    def checksummed(self) -> dict[str, Place]:
-        """The files and folders whose checksums the journal records, by name."""
-        parts = {name: self.folder / name for name in (RECORD, "journal", "files")}
-        return parts | {f"tables/{name}": table / "_delta_log" for name, table in self.tables.items()}
 
     @property
     def segments(self) -> Place:

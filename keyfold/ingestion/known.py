@@ -16,7 +16,6 @@ from keyfold.errors import Damaged, first_line
 from keyfold.ingestion.erased_names import erased_name, is_erased
 from keyfold.ingestion.ingest_records import AdmittedFile, IngestDone, IngestPlan
 from keyfold.journal import Journal
-from keyfold.journal.file_sums import NUMBER
 from keyfold.lakehouse.files import sweep, write_durably
 from keyfold.lakehouse.reading import read_parquet
 from keyfold.storage.place import Place
@@ -180,9 +179,7 @@ class KnownFiles:
 
     def _store(self, rows: pl.DataFrame, batch: int) -> None:
         content = io.BytesIO()
-        # The number distinguishes versions of the file, which `note` may replace under the same name.
-        number = {NUMBER: str(self._number() + 1)}
-        rows.write_parquet(content, compression="zstd", metadata=number)
+        rows.write_parquet(content, compression="zstd")
         sweep(self._folder) if self._folder.is_dir() else None
         write_durably(self._folder / f"known-{batch:09d}.parquet", content.getvalue())
         # Delete old tables only now that the new one is durable.
@@ -205,13 +202,6 @@ class KnownFiles:
                 f"{self._where}: {path}, the list of files that were read, is damaged ({first_line(error)}); restore it"
                 + (f", or {self._remedy}" if self._remedy else "")
             ) from error
-
-    def _number(self) -> int:
-        numbers = self._numbers()
-        if not numbers:
-            return 0
-        content = (self._folder / f"known-{numbers[-1]:09d}.parquet").read_bytes()
-        return int(pl.read_parquet_metadata(io.BytesIO(content)).get(NUMBER, 0))
 
     def _later(self, after: int) -> list[tuple[IngestPlan, list[AdmittedFile]]]:
         last = self._journal.last_done()

@@ -41,7 +41,7 @@ class Segment(BaseModel):
         name: the file's name.
         rows: number of ids.
         first, last: the oldest and the newest event time, in microseconds since 1970.
-        checksum: the file's checksum; empty if it is not known.
+        checksum: the file's checksum.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,7 +50,12 @@ class Segment(BaseModel):
     rows: int
     first: int
     last: int
-    checksum: str = ""
+    checksum: str
+
+    @property
+    def bytes(self) -> int:
+        """The size of the file."""
+        return _HEADER + self.rows * _BYTES_A_ROW
 
 
 def write_segment(folder: Place, ids: Ids) -> Segment:
@@ -167,7 +172,7 @@ def missing_segments(folder: Place, segments: Iterable[Segment]) -> list[str]:
     """Return the names of segments that are missing or incomplete."""
     # The size is enough: rows have a fixed width, and files were synced before their names were recorded.
     sizes = {file.path.name: file.bytes for file in files_below(folder)}
-    return [one.name for one in segments if sizes.get(one.name) != _HEADER + one.rows * _BYTES_A_ROW]
+    return [segment.name for segment in segments if sizes.get(segment.name) != segment.bytes]
 
 
 def rebuild_segments(

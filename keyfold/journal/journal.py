@@ -7,10 +7,9 @@ from typing import Generic, TypeVar
 from pydantic import ValidationError
 
 from keyfold.errors import Damaged
-from keyfold.journal.checksums import forget_checksums
-from keyfold.journal.file_sums import number_of, numbered
 from keyfold.journal.history import PastBatch, add_to_history, read_history
 from keyfold.journal.records import Done, Plan, Record
+from keyfold.journal.sealed import sealed, unsealed
 from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.fail_points import reached
 from keyfold.lakehouse.files import names_in, replace, sweep, sync_folder, tag_of, write_durably, write_once
@@ -41,11 +40,11 @@ class Journal(Generic[P, D]):
     def last_done(self) -> D | None:
         """Return the newest commit record; None before the first."""
         numbers = self._numbers("done")
-        return self._read(numbers[-1], "done", self._dones) if numbers else None
+        return self._read_batch(numbers[-1], "done", self._dones) if numbers else None
 
     def done(self, batch: int) -> D | None:
         """Return the commit record of a batch; None if there is none, or it is no longer kept."""
-        return self._read_if_there(self.path(batch, "done"), self._dones)
+        return self._read_if_there(batch, "done", self._dones)
 
     def digest(self, batch: int) -> str | None:
         """Return a checksum of a batch's commit record, which differs between histories; None if there is no record."""
@@ -56,7 +55,7 @@ class Journal(Generic[P, D]):
 
     def plan(self, batch: int) -> P | None:
         """Return the plan of a batch; None if there is none, or it is no longer kept."""
-        return self._read_if_there(self.path(batch, "plan"), self._plans)
+        return self._read_if_there(batch, "plan", self._plans)
 
     def planned(self, batch: int) -> P | None:
         """Return the plan of the next batch; None if there is none that counts (`pending`).
@@ -137,16 +136,11 @@ class Journal(Generic[P, D]):
         reached("done: after")
 
     def amend(self, plans: Sequence[P], dones: Sequence[D]) -> None:
-        """Replace records of committed batches, the commit records first, without changing the results they describe.
-
-        Their checksums are removed from the record; `record_checksums` adds them again.
-        """
-        paths = {self.path(done.batch, "done"): done for done in dones}
-        paths |= {self.path(plan.batch, "plan"): plan for plan in plans}
-        # Checksums first: after a crash, some records are not verified until the next run, but none looks damaged.
-        forget_checksums(self.folder, [f"journal/{path.name}" for path in paths])
-        for path, record in paths.items():
-            write_durably(path, _as_bytes(record))
+        """Replace records of committed batches, the commit records first, without changing the results they describe."""
+        for done in dones:
+            write_durably(self.path(done.batch, "done"), _as_bytes(done))
+        for plan in plans:
+            write_durably(self.path(plan.batch, "plan"), _as_bytes(plan))
 
     def read_record(self, name: str, record: type[R]) -> R | None:
         """Read a record that belongs to no batch; None if there is none.
@@ -154,22 +148,17 @@ class Journal(Generic[P, D]):
         Raises:
             KeyfoldError: the record is damaged, or another version of Keyfold wrote it.
         """
-        path = self.folder / name
         try:
-            content = path.read_bytes()
-            number_of(content)
+            return self._read(self.folder / name, record)[0]
         except FileNotFoundError:
             return None
-        except ValueError as error:
-            raise self._damaged(path, str(error)) from None
-        return self._parsed(path, content.partition(b"\n")[0], record)
 
     def write_record(self, name: str, record: Record) -> None:
-        """Write a record that belongs to no batch; it replaces the earlier one, and has the next number and a digest."""
+        """Write a record that belongs to no batch; it replaces the earlier one, and has the next number."""
         number = 0
         with suppress(FileNotFoundError, ValueError):
-            number = number_of((self.folder / name).read_bytes()) + 1
-        write_durably(self.folder / name, numbered(record.model_dump_json().encode(), number))
+            number = unsealed((self.folder / name).read_bytes())[1] + 1
+        write_durably(self.folder / name, sealed(record.model_dump_json().encode(), number))
 
     def compact(self) -> None:
         """Replace records of old batches by a line each, so that the journal's size is bounded."""
@@ -194,7 +183,7 @@ class Journal(Generic[P, D]):
 
     def recent(self, last: int = 2 * KEPT) -> list[D]:
         """Return the last commit records, oldest first."""
-        return [self._read(batch, "done", self._dones) for batch in self._numbers("done")[-last:]]
+        return [self._read_batch(batch, "done", self._dones) for batch in self._numbers("done")[-last:]]
 
     def history(self, last: int) -> list[PastBatch]:
         """Describe the last batches, oldest first, with those that are planned and not committed.
@@ -206,8 +195,8 @@ class Journal(Generic[P, D]):
         batches = [self._describe(batch) for batch in numbers[-last:]]
         if len(batches) < last:
             # After a crash in `compact`, batches may be in the history and have records.
-            known = {one.batch for one in batches}
-            past = (batch for batch in read_history(self.history_path) if batch.batch not in known)
+            numbers = [batch.batch for batch in batches]
+            past = (batch for batch in read_history(self.history_path) if batch.batch not in numbers)
             batches = [*past, *batches]
         return batches[-last:]
 
@@ -238,23 +227,28 @@ class Journal(Generic[P, D]):
         """Return the path of a batch's record, `plan` or `done`, which need not exist."""
         return self.folder / f"{batch:09d}{_SUFFIX[kind]}"
 
-    def _read(self, batch: int, kind: str, record: type[R]) -> R:
-        return self._parse(self.path(batch, kind), record)
-
-    def _read_if_there(self, path: Place, record: type[R]) -> R | None:
+    def _read_if_there(self, batch: int, kind: str, record: type[R]) -> R | None:
         try:
-            return self._parse(path, record)
+            return self._read_batch(batch, kind, record)
         except FileNotFoundError:
             return None
 
-    def _parse(self, path: Place, record: type[R]) -> R:
-        return self._parsed(path, path.read_bytes(), record)
+    def _read_batch(self, batch: int, kind: str, record: type[R]) -> R:
+        path = self.path(batch, kind)
+        content, number = self._read(path, record)
+        if number != batch:
+            raise self._damaged(path, f"it is that of batch {number}")
+        return content
 
-    def _parsed(self, path: Place, content: bytes, record: type[R]) -> R:
+    def _read(self, path: Place, record: type[R]) -> tuple[R, int]:
+        """Return a record, and its number."""
         try:
-            return record.model_validate_json(content)
+            content, number = unsealed(path.read_bytes())
+            return record.model_validate_json(content), number
         except ValidationError as error:
             raise self._damaged(path, f"{error.error_count()} faults, the first: {error.errors()[0]['msg']}") from None
+        except ValueError as error:
+            raise self._damaged(path, str(error)) from None
 
     def _damaged(self, path: Place, why: str) -> Damaged:
         return Damaged(
@@ -266,5 +260,5 @@ def _are_of_one_run(plan: Plan, other: Plan) -> bool:
     return (plan.run, plan.batches, plan.planned_at) == (other.run, other.batches, other.planned_at)
 
 
-def _as_bytes(record: Record) -> bytes:
-    return record.model_dump_json(exclude_defaults=True).encode()
+def _as_bytes(record: Plan | Done) -> bytes:
+    return sealed(record.model_dump_json(exclude_defaults=True).encode(), record.batch)

@@ -45,7 +45,7 @@ class Done(Record):
         seconds: duration of the work.
         tables: the files that it wrote, by table.
         last_written: the newest batch that wrote to each table, this one or an earlier one.
-        last_files: digest of the files of that batch, by table; missing if an earlier version wrote it.
+        last_files: digest of the files of that batch, by table.
     """
 
     batch: int

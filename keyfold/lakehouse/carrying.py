@@ -122,8 +122,7 @@ def _link(source: Place, target: Place, names: Mapping[str, str]) -> None:
 
 def _renamed(path: str) -> str:
     name, new = PurePosixPath(path).name, uuid.uuid4().hex
-    # The end of a name has the checksum of the file.
-    own = re.sub(r"[0-9a-f]{32}(?=(_[0-9a-f]{16})?\.parquet$)", new, name, count=1)
+    own = re.sub(r"[0-9a-f]{32}(?=\.parquet$)", new, name, count=1)
     return str(PurePosixPath(path).with_name(own if own != name else f"part-{new}.parquet"))
 
 

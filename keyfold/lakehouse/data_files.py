@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import polars as pl
 import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from keyfold.lakehouse.checksums import name_with_checksum
 from keyfold.lakehouse.files import new_file
 from keyfold.storage.place import Place, stays_below
 from keyfold.times import ISO_FORMAT, to_iso
@@ -73,9 +72,9 @@ def write_data_file(
         OSError: the disk is full or fails.
     """
     frame = frame.select(schema.names)
-    name = _Name(folder, leaf)
+    path = _new_path(folder, leaf)
     # Snappy is the compression that Spark writes by default.
-    with new_file(table / name.path, name) as file, _faults_of_the_disk(table / name.path):
+    with new_file(table / path) as file, _faults_of_the_disk(table / path):
         frame.write_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
         size = file.seek(0, os.SEEK_END)
     spans = {
@@ -83,7 +82,7 @@ def write_data_file(
         for of in _times(schema)
     }
     # A column without values has no minimum and maximum, and is left out.
-    return _written(name, frame.height, size, {of: span for of, span in spans.items() if span[0]})
+    return _written(path, frame.height, size, {of: span for of, span in spans.items() if span[0]})
 
 
 def write_rows(rows: pl.LazyFrame, table: Place, schema: pa.Schema) -> WrittenFile:
@@ -99,18 +98,18 @@ def write_rows(rows: pl.LazyFrame, table: Place, schema: pa.Schema) -> WrittenFi
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
 
-    name = _Name()
-    with new_file(table / name.path, name) as file, _faults_of_the_disk(table / name.path):
+    path = _new_path()
+    with new_file(table / path) as file, _faults_of_the_disk(table / path):
         rows.select(schema.names).sink_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
         size = file.seek(0, os.SEEK_END)
         # Row count and statistics come from the footer, since the streamed rows are no longer in memory.
         footer = pq.read_metadata(file)
-    return _written(name, footer.num_rows, size, _spans(footer, _times(schema)))
+    return _written(path, footer.num_rows, size, _spans(footer, _times(schema)))
 
 
-def _written(name: "_Name", rows: int, size: int, spans: Mapping[str, tuple[str, str]]) -> WrittenFile:
+def _written(path: PurePosixPath, rows: int, size: int, spans: Mapping[str, tuple[str, str]]) -> WrittenFile:
     first, last = ({of: span[end] for of, span in spans.items()} for end in (0, 1))
-    return WrittenFile(path=name.path.as_posix(), rows=rows, bytes=size, first=first, last=last)
+    return WrittenFile(path=path.as_posix(), rows=rows, bytes=size, first=first, last=last)
 
 
 def _times(schema: pa.Schema) -> list[str]:
@@ -123,8 +122,8 @@ def _faults_of_the_disk(path: Place) -> Iterator[None]:
     try:
         yield
     except pl.exceptions.PolarsError as error:
-        if found := re.search(r"\(os error (\d+)\)", str(error)):
-            raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from None
+        if number := re.search(r"\(os error (\d+)\)", str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
         raise
 
 
@@ -137,27 +136,20 @@ def leaf_of(path: str) -> str | None:
     """Return the bits with which the hashes of all keys in a data file begin (`leaves`); None if it may hold any key.
 
     Example:
-        >>> leaf_of("part-h0110-" + 32 * "a" + "_00c0ffee00c0ffee.parquet")
+        >>> leaf_of("part-h0110-" + 32 * "a" + ".parquet")
         '0110'
     """
-    found = _OWN_NAME.fullmatch(PurePosixPath(path).name)
-    return found["leaf"] if found else None
+    name = _OWN_NAME.fullmatch(PurePosixPath(path).name)
+    return name["leaf"] if name else None
 
 
-_OWN_NAME = re.compile(r"part-(h(?P<leaf>[01]*)-)?[0-9a-f]{32}(_[0-9a-f]{16})?\.parquet")
+_OWN_NAME = re.compile(r"part-(h(?P<leaf>[01]*)-)?[0-9a-f]{32}\.parquet")
 
 
-class _Name:
-    """The name of a data file: random while it is written, then with the checksum of its content."""
-
-    def __init__(self, folder: str = "", leaf: str | None = None) -> None:
-        kind = "" if leaf is None else f"h{leaf}-"
-        # A new name each time: a second attempt must not overwrite a file that a commit record names.
-        self.path = PurePosixPath(folder) / f"part-{kind}{uuid.uuid4().hex}.parquet"
-
-    def __call__(self, file: IO[bytes]) -> str:
-        self.path = self.path.with_name(name_with_checksum(self.path, file))
-        return self.path.name
+def _new_path(folder: str = "", leaf: str | None = None) -> PurePosixPath:
+    kind = "" if leaf is None else f"h{leaf}-"
+    # A new name each time: a second attempt must not overwrite a file that a commit record names.
+    return PurePosixPath(folder) / f"part-{kind}{uuid.uuid4().hex}.parquet"
 
 
 def _spans(footer: "pq.FileMetaData", times: Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -92,9 +92,7 @@ def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
         parts_of(lakehouse)  # raises before everything is looked at
         # A damaged lakehouse is copied as it is, since all of it that is well must be in a backup; but not without a word.
         damage = [
-            f"{fault.path} {fault.what}; {fault.remedy}"
-            for fault in check(lakehouse, contents=False)
-            if fault.is_damage
+            f"{finding.path} {finding.fault}; {finding.remedy}" for finding in check(lakehouse) if finding.is_damage
         ]
         copy = _Copy(lakehouse, content, known)
         for _ in range(_TRIES - 1):

@@ -1,8 +1,7 @@
 """Compact a table: merge its small files; for an event table, merge neighbours in time.
 
 Jobs read slices of event time, and read a file once for each slice that it overlaps. Delta's own OPTIMIZE merges files in any
-order, so that the merged files overlap in time as before. Also, its file names have no checksums. So the merged files are
-written here, as batches write theirs.
+order, so that the merged files overlap in time as before. So the merged files are written here, as batches write theirs.
 """
 
 from collections.abc import Iterator, Sequence

@@ -10,7 +10,6 @@ from keyfold.ingestion.duplicates import event_ids
 from keyfold.ingestion.ingest_settings import REBUILD, open_ingest
 from keyfold.ingestion.inspection import ingest_journal, is_unfinished
 from keyfold.ingestion.segments import merge_segments, sweep_segments, without_ids, write_segment
-from keyfold.journal.checksums import record_checksums
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.job_chains import downstream_of, in_order
@@ -108,7 +107,6 @@ def index_anew(lakehouse: Lakehouse, stream: Stream, events: pl.DataFrame, *, re
         journal.amend([], [done.model_copy(update={"segments": live})])
         reached("index: amended")
         sweep_segments(birth.segments, {one.name for one in live})
-        record_checksums(birth.journal, birth.checksummed, done.batch)
 
 
 def live_one(lakehouse: Lakehouse, job: KeyedJob) -> Generation:

@@ -158,9 +158,7 @@ def _forget_before(lakehouse: Lakehouse, job: KeyedJob) -> int:
     """Remove all that a job had before its refresh: older generations and branches, and files of its tables' older versions."""
     remove_other_generations(lakehouse, job.name, branches=True, yes=True)
     generation = live_one(lakehouse, job)
-    deleted = sum(forget(generation.table(table.name)) for table in job.tables)
-    generation.record_checksums()
-    return deleted
+    return sum(forget(generation.table(table.name)) for table in job.tables)
 
 
 def _not_searched(

@@ -17,11 +17,9 @@ from keyfold.ingestion.ingest_records import IngestSummary, added
 from keyfold.ingestion.ingest_run import ingest_under_lock
 from keyfold.ingestion.kafka.topic import PAUSE, KafkaTopic, is_unreachable
 from keyfold.ingestion.listing import SETTLE, Landing
-from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse
-from keyfold.maintenance.recording import record_ingest
 from keyfold.open_lineage import EVERY, Dataset, lineage_reported
 from keyfold.runners import Runners
 from keyfold.runs.health import health_of_stream
@@ -136,7 +134,6 @@ def ingest_continuously(
     maintenance = TableMaintenance(
         lakehouse,
         lambda: tables_of_ingest(lakehouse, stream),
-        lambda: record_ingest(lakehouse, stream.name),
         on_warning=on_warning,
     )
 
@@ -152,7 +149,7 @@ def ingest_continuously(
         ingest_lock(lakehouse, stream, landing) as source,
         _lineage(lakehouse, stream, source, on_warning, EVERY),
     ):
-        how = {"settle": settle, "on_batch": after_batch, "checksums_every": NOW_AND_THEN}
+        how = {"settle": settle, "on_batch": after_batch}
         look, away_since, report = changes_of(source), None, on_warning or (lambda text: None)
         stop, summed = stop or threading.Event(), None
         # The first run is always due: an interrupted run may have left work.

@@ -19,7 +19,6 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.parameters import is_path, parameter_text
 from keyfold.keyed.job_run import RunOptions, RunSummary
 from keyfold.lakehouse import Lakehouse
-from keyfold.maintenance.recording import record_job
 from keyfold.open_lineage import EVERY, Dataset, lineage_reported
 from keyfold.runners import Runners
 from keyfold.runs.health import health_of_job
@@ -178,7 +177,6 @@ def run_continuously(
     maintenance = TableMaintenance(
         lakehouse,
         lambda: tables_of_job(lakehouse, job),
-        lambda: record_job(lakehouse, job.name),
         on_warning=on_warning,
     )
 

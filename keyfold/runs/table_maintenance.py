@@ -16,8 +16,8 @@ from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.maintenance import MaintainedTable, maintain
+from keyfold.maintenance.log_trimming import KEPT_VERSIONS, trim_log
 from keyfold.maintenance.one_table import remember_removals
-from keyfold.maintenance.recording import KEPT_VERSIONS, trim_log
 from keyfold.stream import Stream
 
 EVERY = 250
@@ -30,12 +30,10 @@ RETENTION = timedelta(hours=1)
 class TableMaintenance:
     """Compacts tables, and deletes replaced files and old log entries, after every `every` batches.
 
-    Use it as a context manager around the run that holds the lock. At its end it waits for the thread, and records checksums of
-    the files that were written.
+    Use it as a context manager around the run that holds the lock. At its end it waits for the thread.
 
     Args:
         tables: returns the tables. The caller writes them, and holds their lock.
-        record: records checksums; called after the run has released that lock, which it takes itself.
         every: number of batches between two maintenances.
         on_warning: called when maintenance of a table failed; it is tried again later.
     """
@@ -44,11 +42,10 @@ class TableMaintenance:
         self,
         lakehouse: Lakehouse,
         tables: Callable[[], Sequence[MaintainedTable]],
-        record: Callable[[], None],
         every: int = EVERY,
         on_warning: Callable[[str], None] | None = None,
     ) -> None:
-        self._lakehouse, self._tables, self._record, self._every = lakehouse, tables, record, every
+        self._lakehouse, self._tables, self._every = lakehouse, tables, every
         self._warn = on_warning or (lambda _: None)
         self._batches = 0
         self._beside: threading.Thread | None = None
@@ -59,8 +56,6 @@ class TableMaintenance:
     def __exit__(self, *_: object) -> None:
         if self._beside is not None:
             self._beside.join()
-        if self._batches:
-            self._record()
 
     def after_batch(self) -> None:
         """Count a committed batch, and maintain the tables if it is time."""

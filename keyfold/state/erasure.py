@@ -16,7 +16,6 @@ import polars as pl
 from keyfold.errors import InvalidData
 from keyfold.exact_cast import exact_cast
 from keyfold.ingestion.erased_names import Holds, erased_name, holds_any, is_erased
-from keyfold.ingestion.ingest_settings import existing_ingest
 from keyfold.ingestion.inspection import all_known_files, ingest_journal
 from keyfold.ingestion.kafka.kafka_settings import PREFIX
 from keyfold.ingestion.kafka.message_columns import message_columns
@@ -24,7 +23,6 @@ from keyfold.ingestion.known import KnownFiles
 from keyfold.ingestion.listing import source_place
 from keyfold.ingestion.parsing.csv_lines import read_row
 from keyfold.ingestion.parsing.mapping import path_value
-from keyfold.journal.checksums import record_checksums
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.reading import scan_table
 from keyfold.lakehouse.row_erasure import change_rows, erase_rows, forget
@@ -92,13 +90,9 @@ def erase_in_ingest(
 
 
 def forget_in_ingest(lakehouse: Lakehouse, stream: Stream) -> int:
-    """Delete the files of the tables' older versions, and record checksums; returns the number of deleted files."""
+    """Delete the files of the tables' older versions; returns the number of deleted files."""
     tables = (lakehouse.events(stream.name), lakehouse.quarantine(stream.name))
-    deleted = sum(forget(table) for table in tables if is_table(table))
-    birth, done = existing_ingest(lakehouse, stream.name), ingest_journal(lakehouse, stream.name).last_done()
-    if birth and done:
-        record_checksums(birth.journal, birth.checksummed, done.batch)
-    return deleted
+    return sum(forget(table) for table in tables if is_table(table))
 
 
 def search_lines(stream: Stream, texts: Mapping[str, Sequence[str]], landings: Sequence[Place]) -> pl.Expr:

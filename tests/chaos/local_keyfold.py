@@ -32,7 +32,6 @@ from keyfold.keyed.job.building import with_parameters
 from keyfold.keyed.job.parameters import JobParameters
 from keyfold.lakehouse import Lakehouse, exclusive, fail_points
 from keyfold.maintenance import MaintainedTable, maintain
-from keyfold.maintenance.recording import record_ingest
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
@@ -118,7 +117,6 @@ def maintain_all(home: Path) -> None:
     ):
         written = [done.tables.get(name.partition(".")[0], ()) for done in batches]
         maintain(lakehouse, MaintainedTable(name, path, written, time), timedelta(days=7))
-    record_ingest(lakehouse, "clicks")
     for job in ("totals", "windows"):
         with exclusive(lakehouse.job(job), f"job {job}"):
             generation = live_generation(lakehouse, job)
@@ -127,7 +125,6 @@ def maintain_all(home: Path) -> None:
             for name in generation.record.table_ids:
                 written = [done.tables.get(name, ()) for done in generation.journal.recent()]
                 maintain(lakehouse, MaintainedTable(name, generation.table(name), written), timedelta(days=7))
-            generation.record_checksums()
 
 
 def _run(order: dict[str, Any]) -> None:

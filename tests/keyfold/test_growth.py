@@ -14,7 +14,6 @@ from keyfold.ingestion import ingest_totals
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job_run import RunOptions, run_continuously
 from keyfold.lakehouse import Lakehouse
-from keyfold.maintenance.recording import record_ingest, record_job
 from keyfold.runs import ingest_continuously
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest, tables_of_job
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
@@ -31,16 +30,16 @@ SOON = timedelta(milliseconds=10)
 
 @pytest.fixture(autouse=True)
 def bounds_that_few_batches_reach(monkeypatch):
-    monkeypatch.setattr("keyfold.maintenance.recording._MARGIN", timedelta(0))
+    monkeypatch.setattr("keyfold.maintenance.log_trimming._MARGIN", timedelta(0))
     monkeypatch.setattr("keyfold.runs.table_maintenance.KEPT_VERSIONS", VERSIONS)
 
 
 def test_of_ingest(lakehouse, tmp_path):
     landing, before = tmp_path / "landing", 0
     landing.mkdir()
-    tables, record = partial(tables_of_ingest, lakehouse, EVENTS), partial(record_ingest, lakehouse, EVENTS.name)
+    tables = partial(tables_of_ingest, lakehouse, EVENTS)
     with (
-        maintained(lakehouse, tables, record) as maintenance,
+        maintained(lakehouse, tables) as maintenance,
         running(
             partial(ingest_continuously, lakehouse, EVENTS, landing, settle=timedelta(0), every=SOON),
             on_batch=lambda _: maintenance.after_batch(),
@@ -62,9 +61,9 @@ def test_of_a_job(lakehouse, monkeypatch):
     monkeypatch.setattr("keyfold.journal.journal.KEPT", KEPT)
     job, before = totals(), 0
     put(lakehouse, 0)
-    tables, record = partial(tables_of_job, lakehouse, job), partial(record_job, lakehouse, job.name)
+    tables = partial(tables_of_job, lakehouse, job)
     with (
-        maintained(lakehouse, tables, record) as maintenance,
+        maintained(lakehouse, tables) as maintenance,
         running(
             partial(run_continuously, lakehouse, job, every=SOON, runners=SPARK),
             options=RunOptions(on_batch=lambda *_: maintenance.after_batch()),

@@ -17,8 +17,8 @@ from keyfold.lakehouse.log_changes import changes_since
 from keyfold.lakehouse.paths import create_table, table_id
 from keyfold.lakehouse.positions import position_at
 from keyfold.maintenance import MaintainedTable, maintain
+from keyfold.maintenance.log_trimming import trim_log
 from keyfold.maintenance.one_table import remember_removals
-from keyfold.maintenance.recording import trim_log
 from keyfold.state.changing.promoting import promote
 from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, NOON, Site
 from tests.keyfold.keyed.toy_jobs import CLICK, clicks
@@ -56,7 +56,7 @@ def minutes(folder):
 def test_the_newest_entries_are_kept_from_a_checkpoint_on_and_the_table_is_what_it_was(lakehouse, table):
     newest = DeltaTable(str(table)).version()
     before = (minutes(table), table_id(table), committed_batch(table, "ingest"))
-    assert trim_log(lakehouse, EVENTS, table, kept=KEPT) > 0
+    assert trim_log(lakehouse, EVENTS, table, newest=KEPT) > 0
     left = versions(table)
     assert left == list(range(left[0], newest + 1))
     assert KEPT <= len(left) - 1 < KEPT + EVERY
@@ -73,7 +73,7 @@ def test_a_job_that_lags_behind_still_finds_what_is_new_to_it(lakehouse, table):
     generation = put_generation(lakehouse, "windows", input_ids={EVENTS: table_id(table)})
     put_done(generation, 0, positions={EVENTS: position_at(table, 12)})
     expected = changes_since(table, position_at(table, 12), "at")
-    assert trim_log(lakehouse, EVENTS, table, kept=KEPT) > 0
+    assert trim_log(lakehouse, EVENTS, table, newest=KEPT) > 0
     assert changes_since(table, position_at(table, 12), "at") == expected
     assert versions(table)[0] <= 12
 
@@ -81,7 +81,7 @@ def test_a_job_that_lags_behind_still_finds_what_is_new_to_it(lakehouse, table):
 def test_who_has_listed_the_log_just_now_may_still_read_it(lakehouse, table):
     for entry in (table / "_delta_log").iterdir():
         os.utime(entry)
-    assert trim_log(lakehouse, EVENTS, table, kept=KEPT) == 0
+    assert trim_log(lakehouse, EVENTS, table, newest=KEPT) == 0
 
 
 def test_without_a_checkpoint_nothing_is_deleted(lakehouse):
@@ -92,7 +92,7 @@ def test_without_a_checkpoint_nothing_is_deleted(lakehouse):
     for entry in (folder / "_delta_log").iterdir():
         os.utime(entry, (0, 0))
     assert not list((folder / "_delta_log").glob("*.checkpoint.parquet"))
-    assert trim_log(lakehouse, EVENTS, folder, kept=1) == 0
+    assert trim_log(lakehouse, EVENTS, folder, newest=1) == 0
 
 
 def test_checkpoints_forget_replaced_files_after_the_retention_and_who_reads_the_table_notices_nothing(
@@ -157,7 +157,7 @@ def test_a_consumer_that_was_off_for_longer_than_delta_keeps_its_log_goes_on(tmp
             os.utime(str(entry), (time.time() - 40 * 86400, time.time() - 40 * 86400))
     # Delta's own commits have come to a checkpoint twice, after which it would clean up; and Keyfold's maintenance ran.
     maintain(site.lakehouse, MaintainedTable("hourly", table))
-    trim_log(site.lakehouse, "hourly", table, kept=1)
+    trim_log(site.lakehouse, "hourly", table, newest=1)
     assert versions(table)[0] <= newest
     site.run(HOURLY, Incremental(NOON + timedelta(days=9)))
     site.run(DAILY)

@@ -16,8 +16,8 @@ from keyfold.lakehouse.paths import table_id
 from keyfold.lakehouse.positions import Position, position_at
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.maintenance import backup as making
+from keyfold.maintenance.log_trimming import trim_log
 from keyfold.maintenance.readers import Reader, readers
-from keyfold.maintenance.recording import trim_log
 from tests.keyfold.keyed.toy_jobs import totals, windows
 from tests.keyfold.test_maintenance import DAY, EVENTS, append, care, grow_old, table, touch
 from tests.made_generations import plan_of, put_done, put_generation
@@ -73,7 +73,7 @@ def test_nothing_is_deleted_while_a_backup_runs_which_may_have_listed_it(lakehou
     def parts_and_care(lakehouse):
         amid.append(care(lakehouse, table))
         with pytest.raises(KeyfoldError, match=r"a backup of .* is running"):
-            trim_log(lakehouse, EVENTS, table, kept=1)
+            trim_log(lakehouse, EVENTS, table, newest=1)
         return parts(lakehouse)
 
     monkeypatch.setattr(making, "parts_of", parts_and_care)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from keyfold.errors import KeyfoldError, StepFailed, error_in
-from keyfold.journal.checksums import NOW_AND_THEN
 from keyfold.journal.records import Progress, seconds_left
 from keyfold.keyed.execution.blobs import BLOBS
 from keyfold.keyed.execution.commit import commit, forget, remove_strays, write_changes
@@ -112,8 +111,6 @@ class Batches:
         commit(self._runners, job, generation, done)
         forget(job, generation, done.batch, RETAINED_BATCHES)
         self._journal.compact()
-        # A continuous run does not come to the record at the end of a run.
-        generation.record_checksums(NOW_AND_THEN)
         self.seconds.append(time.monotonic() - began)
         self._report_progress(plan, done)
         return done

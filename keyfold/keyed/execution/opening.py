@@ -49,7 +49,7 @@ def check_inputs_exist(lakehouse: Lakehouse, job: KeyedJob) -> None:
 
 @contextmanager
 def generation_of_run(runners: Runners, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode) -> Iterator[Generation]:
-    """Open or create the generation of a run, and record its checksums after the run. The caller holds the job's lock.
+    """Open or create the generation of a run. The caller holds the job's lock.
 
     Raises:
         KeyfoldError: a setting does not fit the live generation, or its journal, state and tables do not agree.
@@ -77,7 +77,6 @@ def generation_of_run(runners: Runners, lakehouse: Lakehouse, job: KeyedJob, mod
             forget(job, generation, done.batch, RETAINED_BATCHES)
             remove_strays(generation, done)
     yield generation
-    generation.record_checksums()
 
 
 def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> bool:

@@ -16,9 +16,8 @@ from keyfold.lakehouse.files import DamagedError
 from keyfold.storage.place import Place
 
 RECORD = "generation.json"
-FORMAT = 10
-"""Version of the files of a generation. Since version 10, its record has aggregates as calls of the functions that make them, and the plan of
-its first state has no files."""
+FORMAT = 11
+"""Version of the files of a generation. Since version 11, its plans and commit records have a digest."""
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,12 @@ the live one: a replay of a time range, or of all events. The latter can be prom
 import re
 import uuid
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 from keyfold.errors import Damaged, IncompatibleState, Misconfigured
 from keyfold.journal import Journal
-from keyfold.journal.checksums import record_checksums
 from keyfold.keyed.generation.batch_records import ClockRecord, KeyedDone, KeyedPlan
 from keyfold.keyed.generation.generation_record import FORMAT, RECORD, GenerationRecord, Origin, read_record
-from keyfold.keyed.generation.live_record import LIVE, Entry, changing_live, live_entry, live_record, written_by_hand
+from keyfold.keyed.generation.live_record import Entry, changing_live, live_entry, live_record, written_by_hand
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.files import remove_tree
 from keyfold.lakehouse.positions import newest_version
@@ -124,22 +122,6 @@ class Generation:
         """Delta's ids of its tables that are aside. A table at its address may have been made by an earlier generation."""
         return {name: id_ for name, id_ in self.record.table_ids.items() if self.is_aside(name)}
 
-    @property
-    def checksummed(self) -> dict[str, Place]:
-        """The files and folders whose checksums are recorded, by name."""
-        parts = {name: self.folder / name for name in (RECORD, "journal")}
-        # Of a branch, this leads to no file.
-        parts[LIVE] = self.address.parent / LIVE
-        names = self.record.table_ids
-        # Under another name than at its address, where the table has another log.
-        return parts | {
-            f"{'aside' if self.is_aside(name) else 'tables'}/{name}": self.table(name) / "_delta_log" for name in names
-        }
-
-    def record_checksums(self, every: timedelta = timedelta(0)) -> None:
-        """Record the checksums of its files, if the last record is older than `every`. The caller must hold the job's lock."""
-        done = self.journal.last_done()
-        record_checksums(self.journal.folder, self.checksummed, done.batch if done else -1, every)
 
 
 def all_generations(lakehouse: Lakehouse, job: str = "*") -> list[Generation]:

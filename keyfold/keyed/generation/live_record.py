@@ -1,6 +1,6 @@
 """The live record: it names the live generation of each job, and is replaced as a whole, so that jobs change in one step.
 
-HOME/live.json   entries by job, in a line; a second line has a number and a digest (`file_sums.numbered`)
+HOME/live.json   entries by job, in a line; a second line has a number and a digest (`sealed`)
 """
 
 import time
@@ -11,8 +11,8 @@ from typing import Annotated
 
 from pydantic import StringConstraints, TypeAdapter
 
-from keyfold.journal.file_sums import number_of, numbered
 from keyfold.journal.records import Record
+from keyfold.journal.sealed import sealed, unsealed
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.files import read_with_tag, replace
 from keyfold.storage.place import Place
@@ -80,7 +80,7 @@ def changing_live(lakehouse: Lakehouse) -> Iterator[dict[str, Entry]]:
         yield entries
         # The time, so that it is later than what was there before a record that was lost or written by hand.
         number = max(number + 1, time.time_ns() // 1_000_000)
-        replace(live_record(lakehouse), numbered(_ENTRIES.dump_json(entries, exclude_defaults=True), number), tag)
+        replace(live_record(lakehouse), sealed(_ENTRIES.dump_json(entries, exclude_defaults=True), number), tag)
 
 
 def _read(lakehouse: Lakehouse) -> tuple[dict[str, Entry], int, str]:
@@ -89,6 +89,6 @@ def _read(lakehouse: Lakehouse) -> tuple[dict[str, Entry], int, str]:
     with suppress(FileNotFoundError, ValueError):
         content, tag = read_with_tag(live_record(lakehouse))
         # One that was written by hand is a line without number and digest.
-        number = number_of(content) if b"\n" in content.strip() else 0
-        return _ENTRIES.validate_json(content.partition(b"\n")[0]), number, tag
+        entries, number = unsealed(content) if b"\n" in content.strip() else (content, 0)
+        return _ENTRIES.validate_json(entries), number, tag
     return {}, 0, tag

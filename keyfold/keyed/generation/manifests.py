@@ -1,19 +1,19 @@
 """Store the manifests of a generation's state: a file per batch, with those of the state partitions that the batch changed.
 
-A commit record names the file of each partition's manifest (`KeyedDone.manifests`), so a batch writes only what it changed.
+A commit record names the file of each partition's manifest (`KeyedDone.manifests`), so a batch writes only what it changed. The
+name ends in the checksum of the content, which is verified when it is read.
 """
 
 import io
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import polars as pl
 
 from keyfold.errors import Damaged, first_line
 from keyfold.keyed.generation.batch_records import KeyedDone
-from keyfold.lakehouse.checksums import checksum_in_name, checksum_of_bytes, name_with_checksum
+from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.files import new_file
 from keyfold.storage.place import Place
 
@@ -25,22 +25,16 @@ def write_manifests(folder: Place, batch: int, manifests: Mapping[int, bytes]) -
         OSError: the disk is full or fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{batch:09d}-{uuid.uuid4().hex}.parquet"
     rows = pl.DataFrame(
         {"partition": list(manifests), "manifest": list(manifests.values())},
         schema={"partition": pl.Int32, "manifest": pl.Binary},
     )
-    named: list[str] = []
-
-    def name(file: io.IOBase) -> str:
-        named.append(name_with_checksum(Path(path.name), file))  # type: ignore[arg-type]
-        return named[0]
-
     content = io.BytesIO()
     rows.write_parquet(content, compression="zstd")
-    with new_file(path, name) as file:  # type: ignore[arg-type]
+    name = f"{batch:09d}-{uuid.uuid4().hex}_{checksum_of_bytes(content.getvalue())}.parquet"
+    with new_file(folder / name) as file:
         file.write(content.getvalue())
-    return named[0]
+    return name
 
 
 def read_manifests(folder: Place, files: Mapping[int, str], labels: Iterable[int] | None = None) -> dict[int, bytes]:
@@ -58,11 +52,11 @@ def read_manifests(folder: Place, files: Mapping[int, str], labels: Iterable[int
     for label in files if labels is None else labels:
         if label in files:
             by_file[files[label]].append(label)
-    found: dict[int, bytes] = {}
+    manifests: dict[int, bytes] = {}
     for name, wanted in by_file.items():
         stored = dict(_read(folder / name).iter_rows())
-        found |= {label: stored[label] for label in wanted}
-    return found
+        manifests |= {label: stored[label] for label in wanted}
+    return manifests
 
 
 def files_of(done: KeyedDone | None) -> dict[int, str]:
@@ -83,7 +77,7 @@ def _read(path: Place) -> pl.DataFrame:
         content = path.read_bytes()
     except FileNotFoundError:
         raise Damaged(f"{path}, manifests of the state, is gone") from None
-    if checksum_of_bytes(content) != checksum_in_name(path.name):
+    if checksum_of_bytes(content) != path.stem.rpartition("_")[2]:
         raise Damaged(f"{path}, manifests of the state, is damaged (its checksum is another one)")
     try:
         return pl.read_parquet(io.BytesIO(content))

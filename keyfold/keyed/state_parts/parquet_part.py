@@ -8,8 +8,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -20,7 +19,6 @@ from keyfold.keyed.calling.slots import SLOT, Slots, positions_of
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.keyed.state_parts.manifest import NEVER, Part
 from keyfold.keyed.state_parts.part_rows import SIZES, Sizes, rows_at
-from keyfold.lakehouse.checksums import name_with_checksum
 from keyfold.lakehouse.files import new_file, open_for_reading
 from keyfold.storage.place import Place, local_path
 
@@ -33,7 +31,7 @@ _TAIL = 64 << 10
 """Bytes at the end of a file that are read first. Most footers are shorter."""
 _ENDING = 8
 """Bytes behind a footer: its length, and Parquet's mark."""
-_CHECKSUM_OF_FOOTER = re.compile(r"_([0-9a-f]{8})_[0-9a-f]{16}\.parquet$")
+_CHECKSUM_OF_FOOTER = re.compile(r"_([0-9a-f]{8})\.parquet$")
 
 
 def write_part(rows: pl.DataFrame, batch: int, folder: Place, sizes: Sizes = SIZES) -> Part:
@@ -55,18 +53,11 @@ def write_part(rows: pl.DataFrame, batch: int, folder: Place, sizes: Sizes = SIZ
     part = Part(batch, rows.height, different, int(slots[0]), len(content), *earliest_timers(rows))
     if len(content) <= sizes.inline_bytes:
         return replace(part, payload=content)
-    # Readers read few pages of a part, so they cannot verify the checksum of the whole file, and Parquet has checksums of
-    # pages alone: the name has that of the footer too.
+    # Parquet has checksums of pages alone: the name has that of the footer.
     name = f"{identity}_{zlib.crc32(content[-_ENDING - _length(content) :]):08x}.parquet"
-    named: list[str] = []
-
-    def with_checksum(file: Any) -> str:
-        named.append(name_with_checksum(Path(name), file))
-        return named[0]
-
-    with new_file(folder / name, with_checksum) as file:
+    with new_file(folder / name) as file:
         file.write(content)
-    return replace(part, file=named[0])
+    return replace(part, file=name)
 
 
 def earliest_timers(rows: pl.DataFrame) -> tuple[int, int]:
@@ -188,7 +179,7 @@ class ParquetPart:
         return file
 
     def _footer(self, source: IO[bytes] | pa.NativeFile) -> bytes:
-        """Read the footer, and verify its checksum if the file's name has one."""
+        """Read the footer, and verify its checksum, which the file's name has."""
         read = min(_TAIL, self._part.size)
         source.seek(self._part.size - read)
         tail = source.read()
@@ -197,8 +188,7 @@ class ParquetPart:
             tail = source.read()
         footer = tail[-_ENDING - _length(tail) :]
         wanted = _CHECKSUM_OF_FOOTER.search(self._part.file)
-        # Older versions wrote names without it.
-        if wanted and f"{zlib.crc32(footer):08x}" != wanted[1]:
+        if not wanted or f"{zlib.crc32(footer):08x}" != wanted[1]:
             raise self._damaged("the checksum of its footer is another one")
         return footer
 

@@ -1,4 +1,4 @@
-"""The journal's folder: what is planned counts once its first plan is there, and it does not grow with its age; its clocks and sums."""
+"""The journal's folder: what is planned counts once its first plan is there, and it does not grow with its age; its clocks and digests."""
 
 import contextlib
 import itertools
@@ -8,14 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import Damaged, KeyfoldError
 from keyfold.journal import Done, Journal, Plan, history
 from keyfold.journal import journal as module
-from keyfold.journal.checksums import RECORD, differences, read_checksums, record_checksums
 from keyfold.journal.clock import Reading, ignore_jumps
+from keyfold.journal.sealed import sealed
 from keyfold.lakehouse import fail_points, files
 from keyfold.storage.object_path import ObjectPath
-from keyfold.storage.place import to_place
 from tests.examples import examples
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -193,6 +192,45 @@ def test_a_planner_that_was_frozen_before_any_of_its_writes_and_thawed_in_any_of
     assert (journal.pending(), journal.planned(len(pending))) == ([], None)
 
 
+def broken(record):
+    """A record without its end, at each byte; with another bit, at each bit; and as one that has no digest."""
+    yield from (record[:end] for end in range(len(record)))
+    for at in range(len(record)):
+        yield from (record[:at] + bytes([record[at] ^ 1 << bit]) + record[at + 1 :] for bit in range(8))
+    yield record.partition(b"\n")[0]
+    yield record + b"\n"
+
+
+@pytest.mark.parametrize("name", ["000000000.plan.json", "000000000.done.json", "clock.json"])
+def test_a_record_that_is_torn_or_edited_anywhere_is_refused(journal, name):
+    journal.write_plans(plans(0, 1))
+    journal.write_done(done(0))
+    journal.write_record("clock.json", done(7))
+    read = {
+        "000000000.plan.json": lambda: journal.plan(0),
+        "000000000.done.json": journal.last_done,
+        "clock.json": lambda: journal.read_record("clock.json", Done),
+    }[name]
+    record, path = read(), journal.folder / name
+    content = path.read_bytes()
+    for other in broken(content):
+        path.write_bytes(other)
+        with pytest.raises(Damaged, match=rf"{name} is damaged, .*restore it from a backup, or start over"):
+            read()
+    path.write_bytes(content)
+    assert read() == record
+
+
+@pytest.mark.parametrize("kind", ["plan", "done"])
+def test_a_record_of_another_batch_under_its_name_is_refused(journal, kind):
+    journal.write_plans(plans(0, 2))
+    for batch in range(2):
+        journal.write_done(done(batch))
+    journal.path(1, kind).write_bytes(journal.path(0, kind).read_bytes())
+    with pytest.raises(Damaged, match=rf"000000001\.{kind}\.json is damaged, .*it is that of batch 0"):
+        getattr(journal, kind)(1)
+
+
 def test_in_an_object_store_a_batch_is_done_once_whoever_comes_second(bucket):
     journal = Journal(ObjectPath(f"s3a://{bucket}/journal"), Plan, Done)
     journal.write_plans(plans(0, 1))
@@ -207,7 +245,8 @@ def test_in_an_object_store_a_batch_is_done_once_whoever_comes_second(bucket):
 
 def write_plan(journal, plan):
     files.write_once(
-        journal.folder / f"{plan.batch:09d}.plan.json", plan.model_dump_json(exclude_defaults=True).encode()
+        journal.folder / f"{plan.batch:09d}.plan.json",
+        sealed(plan.model_dump_json(exclude_defaults=True).encode(), plan.batch),
     )
 
 
@@ -246,53 +285,3 @@ def test_time_that_an_earlier_clock_had_reached_goes_on_from_there_after_each_re
         assert before.time == ahead + (number - 1) * HOUR
     assert "jumped back by 364 days, 23:00:00" in (warnings[0] or "")
     assert warnings[1:] == [None, None]
-
-
-KINDS = ["a bucket", "a disk"]
-
-
-@pytest.fixture
-def new_place(request, tmp_path):
-    """Makes a folder of a kind, by its name."""
-
-    def make(kind, name):
-        return to_place(f"s3a://{request.getfixturevalue('bucket')}/{name}" if kind == "a bucket" else tmp_path / name)
-
-    return make
-
-
-def write(home, files):
-    for name, content in files.items():
-        path = home / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
-
-FILES = {
-    "table/00000000000000000000.json": b"{}",
-    "seed": b"seed",
-}
-
-
-def parts(home):
-    return {"tables/one": home / "table", "seed": home / "seed"}
-
-
-def faults(home, recorded):
-    return sorted(path.name for path, _ in differences(recorded, parts(home)))
-
-
-@pytest.mark.parametrize("of", KINDS)
-@pytest.mark.parametrize("to", KINDS)
-def test_a_copy_in_another_place_is_as_it_was_and_is_recorded_as_of_that_place(new_place, of, to):
-    home, copy = new_place(of, "home"), new_place(to, "copy")
-    write(home, FILES)
-    record_checksums(home / "journal", parts(home), 0)
-    write(copy, {**FILES, f"journal/{RECORD}": (home / "journal" / RECORD).read_bytes()})
-    assert faults(copy, read_checksums(copy / "journal")) == []
-    record_checksums(copy / "journal", parts(copy), 0)
-    recorded = read_checksums(copy / "journal")
-    write(copy, {"seed": b"deed"})
-    assert faults(copy, recorded) == ["seed"]
-    record_checksums(copy / "journal", parts(copy), 0)
-    assert faults(copy, read_checksums(copy / "journal")) == ["seed"]

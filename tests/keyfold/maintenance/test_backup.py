@@ -382,4 +382,4 @@ def test_a_consumer_that_is_ahead_of_its_producer_is_found(tmp_path):
         shutil.rmtree(tmp_path / "home" / folder)
         shutil.copytree(tmp_path / "at 70" / folder, tmp_path / "home" / folder)
     (found,) = [one for one in check(site.lakehouse) if one.is_damage]
-    assert "cannot go on (job per_user" in found.what
+    assert "cannot go on (job per_user" in found.fault

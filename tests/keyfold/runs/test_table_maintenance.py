@@ -1,44 +1,30 @@
 """Tables of a continuous run keep few files and short logs, and all rows."""
 
 import threading
-from functools import partial
 
 import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion import ingest_totals
-from keyfold.ingestion.ingest_settings import existing_ingest
-from keyfold.journal.checksums import read_checksums
 from keyfold.keyed.job_run import RunOptions, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import maintain
-from keyfold.maintenance.recording import record_ingest, record_job
 from keyfold.runs import ingest, table_maintenance
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest, tables_of_job
 from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.runs.test_continuous_ingest import SPARK as SPARK_OF_INGEST
 from tests.keyfold.state.job_histories import History, put
-from tests.lake import Lake
 
 HISTORY = History("anomaly_predictions", {"order": "arrival", "emit": "all", "model": "ewma"})
 
 
 def run(lakehouse, job, parts, every, **options):
-    record = partial(record_job, lakehouse, job.name)
-    with TableMaintenance(lakehouse, lambda: tables_of_job(lakehouse, job), record, every, **options) as maintenance:
+    with TableMaintenance(lakehouse, lambda: tables_of_job(lakehouse, job), every, **options) as maintenance:
         for part in parts:
             put(lakehouse, job.only_input.stream.name, part)
             run_job(lakehouse, job, options=RunOptions(on_batch=lambda *_: maintenance.after_batch()), runners=SPARK)
-
-
-def unrecorded(journal, parts):
-    """The log entries whose checksums are not recorded."""
-    recorded = read_checksums(journal)
-    logs = {name: folder for name, folder in parts.items() if name.startswith("tables/")}
-    entries = {f"{name}/{entry.name}" for name, folder in logs.items() for entry in folder.glob("*.json")}
-    return sorted(entries - set(recorded.files if recorded else ()))
 
 
 def files(lakehouse):
@@ -58,8 +44,6 @@ def test_small_files_are_joined_every_so_many_batches_and_no_row_is_lost_or_come
     one, other = (sorted(map(str, table.to_pylist())) for table in tables)
     assert one == other
     assert len(one) == sum(part.height for part in parts)
-    live = Lake(maintained).live(job.name)
-    assert unrecorded(live.journal.folder, live.checksummed) == []
 
 
 @pytest.mark.usefixtures("without_spark")
@@ -83,8 +67,7 @@ def test_files_of_an_event_table_are_joined_beside_the_batches_and_batches_wait_
         joined.append(maintain(*given, **named))
 
     monkeypatch.setattr(table_maintenance, "maintain", slow)
-    record = partial(record_ingest, lakehouse, EVENTS.name)
-    with TableMaintenance(lakehouse, lambda: tables_of_ingest(lakehouse, EVENTS), record, every=3) as maintenance:
+    with TableMaintenance(lakehouse, lambda: tables_of_ingest(lakehouse, EVENTS), every=3) as maintenance:
         for number in range(9):
             land(landing / f"{number}.ndjson", [event(seq=number)])
             ingest(lakehouse, EVENTS, landing, on_batch=lambda _: maintenance.after_batch(), runners=SPARK_OF_INGEST)
@@ -92,9 +75,6 @@ def test_files_of_an_event_table_are_joined_beside_the_batches_and_batches_wait_
         assert ingest_totals(lakehouse, EVENTS).accepted == 9
         assert not joined
         joining.set()
-    birth = existing_ingest(lakehouse, EVENTS.name)
-    assert birth is not None
-    assert unrecorded(birth.journal, birth.checksummed) == []
     table = DeltaTable(str(lakehouse.events("clicks")))
     assert joined[0].files_after < 9
     assert sorted(row["seq"] for row in table.to_pyarrow_table().to_pylist()) == list(range(9))

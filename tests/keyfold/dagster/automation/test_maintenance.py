@@ -11,8 +11,7 @@ from deltalake import DeltaTable
 from keyfold.dagster.maintenance import MAINTAIN_TAG, maintain_job, maintain_stream
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.translator import DEFAULT
-from keyfold.journal.checksums import read_checksums
-from keyfold.lakehouse import Lakehouse, exclusive, write_json
+from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.maintenance.one_table import remember_removals
 from keyfold.runners import Runners
 from keyfold.storage.place import Place
@@ -89,22 +88,6 @@ def test_every_table_of_the_group_is_joined_and_its_asset_tells(lakehouse, table
     assert (told["files_before"], told["files_after"], told["files_deleted"]) == (3, 1, 0)
     assert told["retention_days"] == 7
     assert observed(instance, "ride_summaries_late")["files_after"] == 1
-
-
-def test_the_log_entries_of_maintenance_are_recorded_so_that_a_check_verifies_them(lakehouse, tables, instance):
-    write_json(
-        lakehouse.ingest("ride_points") / "ingest.json", {"format": 1, "identity": "", "tables": {}, "fixed": {}}
-    )
-    assert run(lakehouse, instance).success
-    recorded = {
-        name: read_checksums(folder / "journal")
-        for name, folder in (
-            ("events", lakehouse.ingest("ride_points")),
-            ("ride_summaries", lakehouse.job("ride_summaries") / "generation-0001"),
-        )
-    }
-    entries = {name: f"tables/{name}/{3:020d}.json" for name in recorded}
-    assert {name for name, sums in recorded.items() if sums and entries[name] in sums.files} == set(recorded)
 
 
 def test_what_a_continuous_run_has_tables_forget_within_the_hour_they_remember_for_the_retention_again(

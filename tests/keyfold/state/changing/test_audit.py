@@ -39,7 +39,7 @@ def log_of(lakehouse: Lakehouse) -> list[Path]:
 
 
 def damaged(lakehouse: Lakehouse) -> list[str]:
-    return [f"{finding.path}: {finding.what}" for finding in check(lakehouse) if finding.is_damage]
+    return [f"{finding.path}: {finding.fault}" for finding in check(lakehouse) if finding.is_damage]
 
 
 def test_edits_that_are_all_there_are_whole_also_once_keys_are_masked(edited: Lakehouse):
