@@ -12,7 +12,7 @@ def sealed(content: bytes, number: int) -> bytes:
 
     Example:
         >>> sealed(b"{}", 3)
-        b'{}\n3 ab6a6f5e37ac1e02\n'
+        b'{}\n3 97cc07420dca975c\n'
     """
     return content + f"\n{number} {checksum_of_bytes(content + str(number).encode())}\n".encode()
 

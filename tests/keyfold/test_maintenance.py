@@ -59,7 +59,9 @@ def grow_old(table: Path, days: float) -> None:
                     action[name][key] -= int(days * DAY * 1000)
         log.write_text("".join(json.dumps(action) + "\n" for action in actions))
         for record in records:
-            record.write_text(record.read_text().replace(before.digest, position_of(log).digest))
+            content, number = unsealed(record.read_bytes())
+            after = position_of(log).digest.encode()
+            record.write_bytes(sealed(content.replace(before.digest.encode(), after), number))
     for file in table.rglob("*.parquet"):
         touch(file, file.stat().st_mtime - days * DAY)
 

@@ -1,7 +1,6 @@
 """Batches and splits: files of which all rows are copies, disks that are full, and what is told; any split and crash: `test_window.py`."""
 
 import errno
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -179,4 +178,4 @@ def test_the_journal_tells_people_what_was_read_and_what_came_of_it(tmp_path: Pa
     assert past.read == "1 file, 0.0 MB of landing/clicks"
     assert past.made == "3 rows: 1 accepted, 1 quarantined, 1 duplicate"
     record = lakehouse.ingest("clicks") / "journal" / "000000000.plan.json"
-    assert str(lakehouse.home) not in json.dumps(json.loads(record.read_text()))
+    assert str(lakehouse.home) not in record.read_text()
