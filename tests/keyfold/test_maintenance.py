@@ -13,6 +13,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from keyfold.errors import KeyfoldError
+from keyfold.journal.sealed import sealed, unsealed
 from keyfold.lakehouse import Lakehouse, commits
 from keyfold.lakehouse.commits import replace_files
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, is_own_file, write_data_file

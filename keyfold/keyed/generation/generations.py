@@ -123,7 +123,6 @@ class Generation:
         return {name: id_ for name, id_ in self.record.table_ids.items() if self.is_aside(name)}
 
 
-
 def all_generations(lakehouse: Lakehouse, job: str = "*") -> list[Generation]:
     """Return the generations of a job, or of all jobs, oldest first, then the branches; none of those without a record."""
     kinds = (sorted(lakehouse.home.glob(f"jobs/{job}/{kind}/{RECORD}")) for kind in ("generation-*", "branches/*"))
