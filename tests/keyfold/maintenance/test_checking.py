@@ -61,6 +61,24 @@ def test_a_bit_that_flips_anywhere_in_a_record_is_found_and_its_file_is_named(si
     assert check(site.lakehouse) == []
 
 
+def test_a_batch_that_lacks_a_record_is_found_unless_the_history_has_it(site, monkeypatch):
+    journal = site.lake.live("hourly").journal
+    batches = journal.kept()
+    assert len(batches) > 2
+    for batch in batches[:-1]:
+        for kind in ("plan", "done"):
+            record, content = journal.path(batch, kind), journal.path(batch, kind).read_bytes()
+            record.unlink()
+            assert str(record) in damaged(site), (batch, kind)
+            record.write_bytes(content)
+    monkeypatch.setattr("keyfold.journal.journal.KEPT", 1)
+    journal.compact()
+    assert journal.kept() == batches[-1:]
+    assert check(site.lakehouse) == []
+    journal.history_path.unlink()
+    assert str(journal.path(batches[0], "done")) in damaged(site)
+
+
 def test_a_bit_that_flips_in_the_content_of_another_file_is_left_to_the_store(site):
     """A check reads no data; whoever reads it does (`tests/chaos/test_any_damage.py`)."""
     for file in [*site.lakehouse.home.rglob("part-*.parquet"), *site.lakehouse.home.glob("jobs/*/*/state/parts/*")]:
