@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from keyfold import TIMESTAMP, Delay, EventTimeParameters, Input, KeyedJob, column, required, with_parameters
-from keyfold.operators import TimeZone, count, divided, sum, windows
+from keyfold.operators import Calendar, Lateness, TimeZone, count, divided, sum, windows
 from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
 
 FLEET_DAY = pa.schema(
@@ -55,9 +55,8 @@ def build(parameters: FleetDaysParameters) -> KeyedJob:
             "n_readings": count(pl.col("fuel_used").is_not_null()),
         },
         key="vehicle_id",
-        calendar="day",
-        zone=parameters.timezone,
-        while_open=True,
+        length=Calendar("day", parameters.timezone),
+        lateness=Lateness(while_open=True),
         counted="trips",
         output=FLEET_DAY,
         then={

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from keyfold import TIMESTAMP, Append, Duration, EventTimeParameters, KeyedJob, Upsert, required, with_parameters
-from keyfold.operators import sum, top_of_windows
+from keyfold.operators import Top, sum, windows
 from spark_jobs.streams import SALES
 
 TOP_PRODUCT = pa.schema(
@@ -66,17 +66,14 @@ def build(parameters: TopProductsParameters) -> KeyedJob:
         events=pl.col("n_sales").sum(),
         description="One row per closed window, with the totals of all its sales.",
     )
-    return top_of_windows(
+    return windows(
         "top_products",
         SALES,
         {"quantity": sum("quantity"), "revenue": sum(_REVENUE)},
-        n=parameters.k,
-        by="item",
-        highest="quantity",
         length=parameters.window,
+        by="item",
+        top=Top(n=parameters.k, highest="quantity", whole=sums, latest=ranks),
         output=TOP_PRODUCT,
-        latest=ranks,
-        whole=sums,
         then={
             "product": pl.col("item"),
             "revenue": pl.col("revenue").cast(pl.Float64),

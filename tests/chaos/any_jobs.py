@@ -12,6 +12,7 @@ import polars as pl
 import keyfold
 from keyfold import Input, Rule, Stream
 from keyfold.operators import (
+    Lateness,
     Pattern,
     count,
     first_rows,
@@ -50,8 +51,7 @@ UPSERTED = windows(
     key="user",
     length="2h",
     every="1h",
-    allowed_lateness="8h",
-    changes=True,
+    lateness=Lateness(allowed="8h", changes=True),
 )
 CHEAP = Input(CLICKS.where(pl.col("cents") < 4), columns=("user", "id", "at"), delay="6h")
 DEAR = Input(

@@ -13,8 +13,11 @@ import keyfold
 from keyfold import STEP_DECIDES, Append, Input, KeyedJob, Lakehouse, Lookup, Stream, Upsert, parameter, required
 from keyfold.errors import Misconfigured
 from keyfold.operators import (
+    Calendar,
     Held,
+    Lateness,
     Pattern,
+    Top,
     alert,
     as_of_join,
     collect,
@@ -24,7 +27,6 @@ from keyfold.operators import (
     pattern,
     quantile,
     sessions_until,
-    top_of_windows,
     top_rows,
     windows,
 )
@@ -42,7 +44,7 @@ def of_type(kind: pa.DataType) -> Callable[[], object]:
 
 
 def per_hour(source: Any = CLICKS, of: Any = None, **settings: Any) -> KeyedJob:
-    return windows("hourly", source, of or {"clicks": count()}, key="user", **{"length": "1h", **settings})
+    return windows("hourly", source, of or {"clicks": count()}, **{"key": "user", "length": "1h", **settings})
 
 
 def job(**settings: Any) -> KeyedJob:
@@ -68,6 +70,7 @@ UNTYPED_NAME: Any = "n"
 NEVER: Any = "never"
 UNTYPED_JOB: Any = "visits"
 UNTYPED_HOW: Any = "outer"
+UNTYPED_PERIOD: Any = "moth"
 UNTYPED_KEY: Any = pl.col("user")
 FAULTS: dict[str, Callable[[], Any]] = {
     "stream My clicks: the name 'My clicks' must be lower-case": lambda: stream("My clicks", CLICK, event_time="at"),
@@ -134,7 +137,32 @@ FAULTS: dict[str, Callable[[], Any]] = {
     ),
     r"job visits: step is 7; it must be a function \(state, events, clock\)": lambda: job(step=7),
     "(?s)job visits: a table is .*; it must be Append": lambda: job(tables=[pa.schema(CLICK)]),
-    "zone is of `calendar`, and windows of a length are aligned to UTC": lambda: per_hour(zone="Europe/Berlin"),
+    "calendar: period is 'moth'; it must be a period of the calendar; did you mean month": lambda: Calendar(
+        UNTYPED_PERIOD
+    ),
+    "calendar: zone is 'Europe/Berln': not a time zone": lambda: Calendar("day", "Europe/Berln"),
+    "job hourly: length is 3; it must be a length, such as '1h', or Calendar": lambda: per_hour(length=3),
+    "job hourly: every is 1d; windows of the calendar follow one another": lambda: per_hour(
+        length=Calendar("month"), every="1d"
+    ),
+    "job hourly: windows has no argument allowed_lateness; did you mean lateness": lambda: per_hour(
+        allowed_lateness="1h"
+    ),
+    "lateness: allowed is 0:00:00; it must be longer than nothing": lambda: Lateness(allowed="0s"),
+    "lateness: allowed is '1x'": lambda: Lateness(allowed="1x"),
+    "lateness: no row changes without `allowed` or `while_open`": lambda: Lateness(changes=True),
+    "job hourly: lateness is '1h'; it must be Lateness": lambda: per_hour(lateness="1h"),
+    "job hourly: keep_max and top cannot be had together": lambda: per_hour(
+        keep_max="clicks", top=Top(n=1, highest="clicks"), by="user"
+    ),
+    "job hourly: top is for windows that do not overlap": lambda: per_hour(
+        every="30m", top=Top(n=1, highest="clicks"), by="user"
+    ),
+    "job hourly: top ranks the groups of a window; give their columns as `by`": lambda: per_hour(
+        top=Top(n=1, highest="clicks")
+    ),
+    "job hourly: give the columns of its key as `key`": lambda: per_hour(key=()),
+    "top: n is 0; it must be 1 or more": lambda: Top(n=0, highest="clicks"),
     r"where: .*mean\(\).* takes several rows together": lambda: CLICKS.where(CENTS.mean() < CENTS),
     r'derive: before: col\("cents"\).shift.* takes several rows together': lambda: CLICKS.derive(before=CENTS.shift()),
     r"derive: rank: len\(\) takes several rows together": lambda: CLICKS.derive(rank=CENTS / pl.len()),
@@ -157,8 +185,8 @@ FAULTS: dict[str, Callable[[], Any]] = {
         of={"paid": sum_of(CENTS / 2), **COUNTED}, output={"user": pl.String, "clicks": pl.Int64, "paid": pl.Float32}
     ),
     "keep_max is 'paid'; it must be of `by`": lambda: per_hour(keep_max="paid"),
-    "highest is 'paid'; it must be an aggregate": lambda: top_of_windows(
-        "j", CLICKS, COUNTED, n=1, by="user", highest="paid", length="1h"
+    "highest is 'paid'; it must be an aggregate": lambda: windows(
+        "j", CLICKS, COUNTED, length="1h", by="user", top=Top(n=1, highest="paid")
     ),
     "ties: there is no column cent; did you mean cents": lambda: top_rows(
         "j", CLICKS, n=1, highest="at", ties="cent", key="user"

@@ -13,6 +13,7 @@ from keyfold.keyed.calling.step_call import Called, call_once
 from keyfold.operators import (
     Held,
     Pattern,
+    Top,
     alert,
     count,
     first,
@@ -20,7 +21,6 @@ from keyfold.operators import (
     pattern,
     running,
     sessions_until,
-    top_of_windows,
     windows,
 )
 from keyfold.operators import max as max_of
@@ -165,7 +165,7 @@ MADE_OF_VISITS = {
     "pattern": lambda name: pattern(
         name, BY_TAG, {"up": Pattern({"low": CENTS < 4, "high": CENTS > 5}, within="1h")}, key="tag", keep=["cents"]
     ),
-    "top": lambda name: top_of_windows(name, BY_TAG, {"n": count()}, n=1, by="tag", highest="n", length="1h"),
+    "top": lambda name: windows(name, BY_TAG, {"n": count()}, length="1h", by="tag", top=Top(n=1, highest="n")),
     "lists": lambda name: sessions_until(
         name, VISITS, SINCE, until=CENTS > 3, key="user", silence="1h", closed_for="1h"
     ),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
-from keyfold.operators.aggregation.windows import PANE
+from keyfold.operators.aggregation.window_shapes import PANE
 from keyfold.stream import INGESTED_AT
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,32}")

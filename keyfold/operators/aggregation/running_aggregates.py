@@ -20,6 +20,7 @@ from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.aggregation.rows_in_order import AggregatesInOrder
 from keyfold.operators.aggregation.so_far import aggregates_so_far
+from keyfold.operators.aggregation.window_shapes import WINDOW_END, WINDOW_START
 from keyfold.operators.ordering import in_order
 from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import optional, step_job
@@ -27,10 +28,6 @@ from keyfold.schemas import Columns, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start, period_starts, to_times
 
-WINDOW_START = "window_start"
-"""The column with the start of a window."""
-WINDOW_END = "window_end"
-"""The column with the end of a window."""
 _IS_THERE = "#there"
 _KNOWN = tuple(one for one in IN_ANY_ORDER if one != "quantile")
 

@@ -26,7 +26,7 @@ START = "window_start"
 
 
 @operator(
-    allowed_lateness="a late event may join two sessions that were written, of which none can be taken back; give the input a "
+    lateness="a late event may join two sessions that were written, of which none can be taken back; give the input a "
     "longer delay"
 )
 def sessions(
@@ -43,7 +43,7 @@ def sessions(
     """Make a job that writes one row per session of a key: events at most `gap` apart.
 
     A session is written when the watermark passes its end, `gap` after its last event. An event is late if its session would
-    already have ended when it arrived, and it joins no open session. There is no `allowed_lateness`: a late event may join two
+    already have ended when it arrived, and it joins no open session. There is no `lateness`: a late event may join two
     sessions that were written, and an upsert table takes no row back. Give the input a longer `delay`.
 
     Args:

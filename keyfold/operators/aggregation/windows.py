@@ -3,121 +3,66 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
-from pydantic import AfterValidator
 
-from keyfold.columns import column
+from keyfold.columns import column, passed_on
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import Append, Upsert
-from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate
+from keyfold.keyed.job.step import DEADLINE
+from keyfold.keyed.job.tables import Append, OutputTable, Upsert
+from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, readable
 from keyfold.operators.aggregation.combined_rows import Aggregates, counting_job, newest
 from keyfold.operators.aggregation.inference import OutputColumns, counted_by
+from keyfold.operators.aggregation.open_windows import OpenWindows
+from keyfold.operators.aggregation.top_groups import Top, TopGroups, rank_column
+from keyfold.operators.aggregation.window_shapes import IS_OPEN, PANE, WINDOW_END, WINDOW_START, Calendar, shape_of
 from keyfold.operators.signatures import operator
-from keyfold.schemas import Columns, field_of, names_of
+from keyfold.schemas import Columns, field_of, names_of, require
 from keyfold.stream import TIMESTAMP
-from keyfold.times import EPOCH, as_duration, micros, period_start
+from keyfold.times import as_duration
 
-PANE = "pane_start"
-"""Column of events and state: the start of the pane, the time between two consecutive window starts.
-
-All events of a pane are in the same windows, so state has one row per pane."""
-
-IS_OPEN = "is_open"
-_TIMES = ("window_start", "window_end")
-_SINCE = "#since"
+_TIMES = (WINDOW_START, WINDOW_END)
 
 
-def _known_zone(name: str) -> str:
-    # Asking Polars starts threads, which a fork after an import lacks: not for the usual one.
-    if name == "UTC":
-        return name
-    try:
-        ZoneInfo(name)
-        # Polars lacks a few: `localtime`, `Factory`.
-        pl.select(Calendar("day", name).end(pl.lit(EPOCH).cast(pl.Datetime("us", "UTC"))))
-    except (ZoneInfoNotFoundError, ValueError, OSError, pl.exceptions.PolarsError):
-        raise ValueError("not a time zone of the IANA database; give one such as UTC or Europe/Berlin") from None
-    return name
+@dataclass(frozen=True, kw_only=True)
+class Lateness:
+    """When the row of a window is written again (`windows(lateness=…)`); the table is one to upsert then.
 
+    Its key are the key of the job, `by` and `window_start`.
 
-TimeZone = Annotated[str, AfterValidator(_known_zone)]
-"""A time zone by its IANA name: `UTC`, `Europe/Berlin`."""
+    Attributes:
+        allowed: how long after its end a window takes events: each batch that has some upserts the corrected row.
+        while_open: whether the row is written whenever it changes, with `is_open` until the end of the window; for windows that
+            do not overlap.
+        changes: whether what changes is written to `changes.<name>`, for other jobs (`KeyedJob.changes`).
 
+    Raises:
+        Misconfigured: `allowed` is not longer than nothing, or there is neither `allowed` nor `while_open`.
 
-@dataclass(frozen=True)
-class _Spans:
-    """Panes of `every`, in windows of `length`."""
-
-    length: timedelta
-    every: timedelta
-
-    @property
-    def overlaps(self) -> bool:
-        return self.every != self.length
-
-    def start(self, time: pl.Expr) -> pl.Expr:
-        """Return the start of the pane of a time."""
-        return period_start(time, self.every)
-
-    def end(self, pane: pl.Expr) -> pl.Expr:
-        """Return the end of the last window of a pane."""
-        return pane + self.length
-
-    def next_end(self, pane: pl.Expr, watermark: pl.Expr) -> pl.Expr:
-        """Return the end of the first window of a pane that the watermark has not reached."""
-        return pl.max_horizontal(pane + self.every, period_start(watermark, self.every) + self.every)
-
-
-Period = Literal["day", "week", "month", "quarter", "year"]
-_PERIODS: dict[Period, str] = {"day": "1d", "week": "1w", "month": "1mo", "quarter": "1q", "year": "1y"}
-
-
-@dataclass(frozen=True)
-class Calendar:
-    """Periods of the calendar in a time zone, each a pane and a window. Weeks begin on Monday.
-
-    A day has 23 or 25 hours when clocks are set. Where they go back over midnight (in St John's until 2010 from 00:01 to 23:01), the
-    day before goes on until the last midnight, with the minute after the first one in it.
+    Example:
+        >>> Lateness(allowed="1h").length
+        datetime.timedelta(seconds=3600)
     """
 
-    period: Period
-    zone: str
+    allowed: timedelta | str | None = None
+    while_open: bool = False
+    changes: bool = False
 
-    def start(self, time: pl.Expr) -> pl.Expr:
-        day = self._first_day(time)
-        begin = self._begin(day)
-        # Between two midnights of a day, clocks go back to the day before.
-        return pl.when(begin <= time).then(begin).otherwise(self._begin(day.dt.offset_by(f"-{_PERIODS[self.period]}")))
+    def __post_init__(self) -> None:
+        if self.length is None and not self.while_open:
+            raise Misconfigured("lateness: no row changes without `allowed` or `while_open`; give one of them")
+        if self.length == timedelta(0):
+            raise Misconfigured("lateness: allowed is 0:00:00; it must be longer than nothing")
 
-    def end(self, pane: pl.Expr) -> pl.Expr:
-        return self._begin(self._first_day(pane).dt.offset_by(_PERIODS[self.period]))
-
-    def next_end(self, pane: pl.Expr, watermark: pl.Expr) -> pl.Expr:
-        return self.end(pane)
-
-    def _first_day(self, time: pl.Expr) -> pl.Expr:
-        return time.dt.convert_time_zone(self.zone).dt.date().dt.truncate(_PERIODS[self.period])
-
-    def _begin(self, day: pl.Expr) -> pl.Expr:
-        """Return from when on the date is this day or later."""
-        first, last = (self._at(day, midnight) for midnight in ("earliest", "latest"))
-        is_repeated = (last - timedelta(microseconds=1)).dt.convert_time_zone(self.zone).dt.date() < day
-        # A midnight that does not exist is taken as an hour after 23:00, which is the moment of the jump.
-        hour_before = self._at(day, "earliest", timedelta(hours=1)) + timedelta(hours=1)
-        return pl.when(is_repeated).then(last).otherwise(first).fill_null(hour_before).dt.convert_time_zone("UTC")
-
-    def _at(self, day: pl.Expr, which: Literal["earliest", "latest"], before: timedelta = timedelta(0)) -> pl.Expr:
-        """Return the first or last time at which clocks show the midnight of a day, or so long before; NULL if they never do."""
-        shown = day.cast(pl.Datetime("us")) - before
-        return shown.dt.replace_time_zone(self.zone, ambiguous=which, non_existent="null")
+    @property
+    def length(self) -> timedelta | None:
+        """How long after its end a window is final (`allowed`); None if it is final at its end."""
+        return None if self.allowed is None else as_duration("lateness: allowed", self.allowed)
 
 
 @operator()
@@ -126,16 +71,13 @@ def windows(
     source: Source,
     of: Mapping[str, Aggregate],
     *,
-    key: str | Sequence[str],
-    length: timedelta | str | None = None,
+    length: timedelta | str | Calendar,
+    key: str | Sequence[str] = (),
     every: timedelta | str | None = None,
-    calendar: Period | None = None,
-    zone: str = "UTC",
     by: str | Sequence[str] = (),
     keep_max: str = "",
-    while_open: bool = False,
-    allowed_lateness: timedelta | str | None = None,
-    changes: bool = False,
+    top: Top | None = None,
+    lateness: Lateness | None = None,
     then: Mapping[str, pl.Expr] | None = None,
     output: Columns | None = None,
     counted: str = "",
@@ -145,8 +87,8 @@ def windows(
 
     - **Windows** are aligned to 1970-01-01 UTC and exclude their end.
     - **Late events**: an event is added to those of its windows that are not final; it is late if all are. A window is final
-      when it is written, or, with `allowed_lateness`, so long after its end: until then an event corrects its row.
-    - **Order**: neither arrival nor batch boundaries change the row of a window that is final.
+      when it is written, or, with `Lateness(allowed=…)`, so long after its end: until then an event corrects its row.
+    - **Order**: neither arrival nor batch boundaries change the row of a window that is final. Sums are exact.
     - **Silent keys**: their windows are written when the watermark passes their end, as those of all keys.
     - **State**: aggregates per pane of length `every` until its last window is final, not events.
 
@@ -154,30 +96,24 @@ def windows(
         name: the job's name.
         source: the stream, or its `Input`.
         of: the aggregates by column.
-        key: the key columns.
-        length: length of a window.
-        calendar: in place of `length`: the windows are days, weeks from Monday, months, quarters or years.
-        zone: the time zone of `calendar`, by its IANA name.
+        length: length of a window; or `Calendar("month", "Europe/Berlin")`: its periods are the windows.
+        key: the key columns. Only with `top` there may be none: each window is a key of its own then, and ranks cover all groups.
         every: time between two window starts, a divisor of `length`; by default `length`, so that windows do not overlap.
         by: further grouping columns within a window of a key.
         keep_max: write only the rows with the greatest value of this column in each window of a key, including ties.
-        while_open: upsert the row of a window whenever it changes, with `is_open` until its end; for windows that do not
-            overlap. Key, `by` and `window_start` are the table's key.
-        allowed_lateness: how long after its end a window takes events: each batch that has some upserts the corrected row. The
-            table's key is as with `while_open`.
-        changes: whether what changes is written to `changes.<name>`, for other jobs (`KeyedJob.changes`);
-            with `while_open` or `allowed_lateness`.
+        top: write only the groups of `by` with the highest aggregate in each window, with their `rank`, and the totals of
+            all groups to a table of their own; for windows that do not overlap.
+        lateness: write the row of a window again until it is final.
         then: columns computed from the others.
-        output: columns of the table: the key, `by`, `window_start` or `window_end`, any of `of` and `then`, and `counted`. By
-            default all of them.
-        counted: the column with the number of events whose last window this is, including rows that `keep_max` drops. By default
-            the first `count()` of windows that do not overlap, or `n_events`.
+        output: columns of the table: the key, `by`, `window_start` or `window_end`, any of `of` and `then`, and `counted`; with
+            `top` also `rank`. By default all of them.
+        counted: the column with the number of events whose last window this is, including rows that `keep_max` drops. By
+            default the first `count()` of windows that do not overlap, or `n_events`. With `top` it is in the table of totals.
         settings: other arguments of `KeyedJob`.
 
     Raises:
-        Misconfigured: `length` is not a multiple of `every`, there is not one of `length` and `calendar`, `zone` is none, `output`
-            lacks `counted`, `while_open` is of windows that overlap, or rows are upserted with `keep_max`, or not
-            with `changes`.
+        Misconfigured: `length` is not a multiple of `every`, `output` lacks `counted`, there is no `key`, or two of `keep_max`,
+            `top` and `lateness` are given, or `top` or `Lateness(while_open=True)` for windows that overlap.
 
     Example:
         >>> from datetime import UTC, datetime
@@ -190,207 +126,115 @@ def windows(
         >>> came = pl.DataFrame({"user": ["ann"] * 2, "at": [noon] * 2})
         >>> harness.batch(came, advance_to=noon + timedelta(hours=1)).tables["clicks_per_hour"]["clicks"].to_list()
         [2]
+        >>> best = windows("best", clicks, {"clicks": count()}, length="1h", by="user", top=Top(n=1, highest="clicks"))
+        >>> ranks = TestHarness(best).batch(came, advance_to=noon + timedelta(hours=1)).tables
+        >>> ranks["best"].select("rank", "user", "clicks").rows(), ranks["best_windows"].select("clicks", "n_groups").rows()
+        ([(1, 'ann', 2)], [(2, 1)])
     """
-    source, key = as_input(source), names_of(key)
-    event_time = source.event_time
-    shape = _shape(name, length, every, calendar, zone)
-    overlaps = isinstance(shape, _Spans) and shape.overlaps
-    counted = counted_by(of, counted or (COUNTED if overlaps or keep_max else ""))
-    is_open = [column(IS_OPEN, pa.bool_(), "Whether it may still change", nullable=False)] if while_open else []
-    groups = [*key, *names_of(by)]
+    source, key, by, shape = as_input(source), names_of(key), names_of(by), shape_of(name, length, every)
+    counted = counted_by(of, counted or (COUNTED if shape.overlaps or keep_max or top else ""))
+    _check(name, of, key, by, keep_max, top, lateness, shape.overlaps, counted)
+    event_time, computed = source.event_time, dict(then or {})
+    groups, allowed_lateness = [*key, *by], None if lateness is None else lateness.length
+    while_open = lateness is not None and lateness.while_open
     # An upsert table has the groups in its key.
-    never_null = groups if while_open or allowed_lateness is not None else key
-    output_columns = OutputColumns(name, source, never_null, of, then or {})
-    table = output_columns.output(output, by=groups, times=_TIMES, counted=counted, more=is_open)
-    if counted not in table.names:
+    never_null = groups if lateness is not None else key
+    made = {} if top is None else top.columns_of(of, by)
+    output_columns = OutputColumns(name, source, never_null, of, computed, made)
+    own = [column(IS_OPEN, pa.bool_(), "Whether it may still change", nullable=False)] if while_open else []
+    own += [] if top is None else [rank_column()]
+    table = output_columns.output(output, by=groups, times=_TIMES, counted="" if top else counted, more=own)
+    if top is None and counted not in table.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
-    if keep_max and (
-        keep_max not in (*names_of(by), *of, counted)
-        or (keep_max in of and of[keep_max].kind in ("collect", "distinct", "first", "last"))
-    ):
-        raise Misconfigured(
-            f"job {name}: keep_max is {keep_max!r}; it must be of `by`, or an aggregate that has an order"
+    # Without a key, the window is the key, whose name people see.
+    pane = PANE if key else WINDOW_START
+    taken = [*groups, event_time, pane, DEADLINE, *_TIMES, IS_OPEN, *made]
+    sums = Aggregates(name, of, counted, source, output_columns.aggregates_in(table), taken)
+    if top is None:
+        fields, ranks = [field_of(f"job {name}: output", group, table) for group in groups], None
+    else:
+        fields = [field_of(f"job {name}: by", group, readable(source)) for group in groups]
+        whole, latest = top.tables(output_columns, table, fields, counted)
+        ranks = TopGroups(top, sums, key, by, pane, computed, table, whole, latest)
+        fields = passed_on(pa.schema(fields))
+    windows_of = OpenWindows(
+        shape, sums, [*key], groups, pane, event_time, counted, keep_max, allowed_lateness, while_open, ranks, computed,
+        table.names,
+    )  # fmt: skip
+    start, deadline = (
+        column(own_name, TIMESTAMP, meaning, lineage=(event_time,), nullable=False)
+        for own_name, meaning in (
+            (pane, "Start of the span between two beginnings of windows (UTC)" if key else "Start of the window (UTC)"),
+            (DEADLINE, "When the next window with this span is over, or the last is final (UTC)"),
         )
-    if while_open and (overlaps or keep_max):
-        raise Misconfigured(f"job {name}: while_open is for windows that do not overlap, without keep_max")
-    lateness = None if allowed_lateness is None else as_duration(f"job {name}: allowed_lateness", allowed_lateness)
-    if lateness is not None and (keep_max or lateness <= timedelta(0)):
-        raise Misconfigured(
-            f"job {name}: allowed_lateness is {lateness}; it is longer than nothing, and without keep_max"
-        )
-    if changes and not while_open and lateness is None:
-        raise Misconfigured(f"job {name}: without while_open or allowed_lateness no row changes (`changes`)")
-    declared = output_columns.aggregates_in(table)
-    sums = Aggregates(name, of, counted, source, declared, [*groups, event_time, PANE, DEADLINE, *_TIMES, IS_OPEN])
-    made = _Windows(
-        shape, sums, [*key], groups, event_time, counted, keep_max, lateness, while_open, then or {}, table.names
     )
-    keyed = [field_of(f"job {name}: output", one, table) for one in groups]
-    descriptions = (
-        "Start of the span between two beginnings of windows (UTC)",
-        "When the next window with this span is over, or the last is final (UTC)",
-    )
-    pane, deadline = (
-        column(one, TIMESTAMP, what, lineage=(event_time,), nullable=False)
-        for one, what in zip((PANE, DEADLINE), descriptions, strict=True)
-    )
-    number, in_state = pl.col(counted).sum(), pl.col(sums.counted).sum()
-    written_to = Append(table, events=number)
-    if while_open or lateness is not None:
+    in_state = pl.col(sums.counted).sum()
+    if allowed_lateness is not None:
         # Events of windows that have not ended are counted in state, all others in the table.
-        if lateness is not None:
-            in_state = pl.col(sums.counted).filter(pl.col(DEADLINE) <= made.end).sum()
-        closed = pl.col(counted).filter(~pl.col(IS_OPEN)).sum() if while_open else number
-        written_to = Upsert(table, (*groups, "window_start"), events=closed, changes=changes)
+        in_state = pl.col(sums.counted).filter(pl.col(DEADLINE) <= windows_of.end).sum()
     return counting_job(
         name,
         source,
         sums.counted,
-        derive={PANE: shape.start(pl.col(event_time)), **sums.derived},
-        columns=pa.schema([*keyed, newest(event_time), pane, *sums.fields]),
-        combine=made.combine,
-        key=key,
-        state=State(pa.schema([*keyed, pane, *sums.fields, deadline]), events=in_state),
-        step=made.step,
-        tables=[written_to],
+        derive={pane: shape.start(pl.col(event_time)), **sums.derived},
+        columns=pa.schema([*fields, newest(event_time), start, *sums.fields]),
+        combine=windows_of.combine,
+        key=key or (pane,),
+        state=State(pa.schema([*fields, start, *sums.fields, deadline]), events=in_state),
+        step=windows_of.step,
+        tables=_tables(table, groups, counted, lateness, ranks),
         settings=settings,
     )
 
 
-@dataclass(frozen=True)
-class _Windows:
-    """The step of `windows`: panes in state, of which windows are made.
-
-    The deadline of a pane is the end of its next window that is not written; or, if all are, when the last is final.
-    """
-
-    shape: _Spans | Calendar
-    sums: Aggregates
-    key: list[str]
-    groups: list[str]
-    event_time: str
-    counted: str
-    keep_max: str
-    lateness: timedelta | None
-    while_open: bool
-    then: Mapping[str, pl.Expr]
-    columns: list[str]
-
-    @property
-    def end(self) -> pl.Expr:
-        """The end of the last window of a pane."""
-        return self.shape.end(pl.col(PANE))
-
-    @property
-    def final(self) -> pl.Expr:
-        """When the last window of a pane is final: no event corrects it any more."""
-        return self.end if self.lateness is None else self.end + self.lateness
-
-    def combine(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return self.sums.combined(self._chosen(rows), [*self.groups, PANE], pl.col(self.event_time).max())
-
-    def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        before, now = pl.lit(clock.previous_watermark), pl.lit(clock.watermark)
-        # A pane whose last window was final before the batch: no window is left for its events.
-        is_late = self.final <= before
-        # From the first window of a pane that is not final.
-        since = self.shape.next_end(pl.col(PANE), before if self.lateness is None else before - self.lateness)
-        came = events.filter(~is_late).with_columns(since.alias(DEADLINE))
-        known, new = state, came.select(state.columns)
-        if self.lateness is not None:
-            # Events change windows that are written, which all panes of them are needed for; others are not written again.
-            known, new = (
-                rows.with_columns(pl.col(DEADLINE).alias(_SINCE), since.alias(DEADLINE)) for rows in (known, new)
-            )
-        panes = self._chosen(pl.concat([known, new]))
-        panes = self.sums.joined(panes, [*self.groups, PANE], pl.col(DEADLINE).max(), *self._more)
-        following = pl.max_horizontal(DEADLINE, self.shape.next_end(pl.col(PANE), now))
-        if self.lateness is not None:
-            following = pl.when(following > now, following <= self.end).then(following).otherwise(self.final)
-        kept = panes.with_columns(following.alias(DEADLINE))
-        kept = kept.filter(pl.col(DEADLINE) > now, pl.col(DEADLINE) <= self.final)
-        rows = self._written(panes.filter(pl.col(DEADLINE) <= now), clock)
-        if self.while_open:
-            changed = kept.filter(pl.col(DEADLINE) <= self.end).join(came, on=[*self.groups, PANE], how="semi")
-            changed = self.sums.finished(changed.rename({DEADLINE: "window_end"}))
-            opened = (rows.with_columns(is_open=pl.lit(value=False)), changed.with_columns(is_open=pl.lit(value=True)))
-            rows = pl.concat([part.select(opened[0].columns) for part in opened])
-        return Step(
-            state=kept.select(state.columns),
-            output=rows.with_columns(window_start=pl.col(PANE)).with_columns(**self.then).select(self.columns),
-            late=events.filter(is_late),
-        )
-
-    @property
-    def _more(self) -> list[pl.Expr]:
-        return [] if self.lateness is None else [pl.col(_SINCE).min()]
-
-    def _chosen(self, rows: pl.DataFrame) -> pl.DataFrame:
-        # A value below the greatest of its pane is below it in every window too. This holds only for columns of `by`, which
-        # do not grow as events are added.
-        if self.keep_max not in self.groups[len(self.key) :]:
-            return rows
-        return _rows_with_max(rows, [*self.key, PANE], self.keep_max, self.sums.counted)
-
-    def _written(self, due: pl.DataFrame, clock: Clock) -> pl.DataFrame:
-        shape = self.shape
-        if isinstance(shape, _Spans) and shape.overlaps:
-            rows = self._overlapping(due, clock, shape)
-        else:
-            rows = due.rename({DEADLINE: "window_end"})
-        if self.lateness is not None:
-            rows = rows.filter(pl.col("window_end") >= pl.col(_SINCE))
-        rows = self.sums.finished(rows)
-        return _rows_with_max(rows, [*self.key, "window_end"], self.keep_max, self.counted) if self.keep_max else rows
-
-    def _overlapping(self, due: pl.DataFrame, clock: Clock, shape: _Spans) -> pl.DataFrame:
-        # The windows of a pane, from the first that may be written to the last that has ended.
-        last = pl.min_horizontal(self.end, pl.lit(clock.watermark)).to_physical()
-        ends = pl.int_ranges(pl.col(DEADLINE).to_physical(), last + 1, micros(shape.every))
-        rows = due.with_columns(window_end=ends).explode("window_end")
-        rows = rows.with_columns(pl.col("window_end").cast(pl.Datetime("us", "UTC")))
-        # Only the last window of a pane counts its events, so that no event is counted twice.
-        is_last = pl.col("window_end") == self.end
-        rows = rows.with_columns(pl.when(is_last).then(self.sums.counted).otherwise(0).alias(self.sums.counted))
-        rows = self.sums.joined(rows, [*self.groups, "window_end"], *self._more)
-        return rows.with_columns((pl.col("window_end") - shape.length).alias(PANE))
+def _tables(
+    table: pa.Schema, groups: Sequence[str], counted: str, lateness: Lateness | None, ranks: TopGroups | None
+) -> list[OutputTable]:
+    """Return the tables of a job, of which each event is counted in one."""
+    if ranks is not None:
+        others = [ranks.whole] if ranks.latest is None else [ranks.latest, ranks.whole]
+        return [Append(table, events=pl.lit(0)), *others]
+    number = pl.col(counted)
+    if lateness is None:
+        return [Append(table, events=number.sum())]
+    closed = number.filter(~pl.col(IS_OPEN)) if lateness.while_open else number
+    return [Upsert(table, (*groups, WINDOW_START), events=closed.sum(), changes=lateness.changes)]
 
 
-def _shape(
-    job: str, length: timedelta | str | None, every: timedelta | str | None, calendar: Period | None, zone: str
-) -> _Spans | Calendar:
-    """Return the panes and windows of a job.
+def _check(
+    job: str,
+    of: Mapping[str, Aggregate],
+    key: Sequence[str],
+    by: Sequence[str],
+    keep_max: str,
+    top: Top | None,
+    lateness: Lateness | None,
+    overlaps: bool,
+    counted: str,
+) -> None:
+    """Check that the arguments of a job fit together.
 
     Raises:
-        Misconfigured: there is not one of length and calendar, a name is unknown, or windows leave gaps.
+        Misconfigured: they do not.
     """
-    if (length is None) == (calendar is None):
-        raise Misconfigured(f"job {job}: give one of length and calendar")
-    if length is None:
-        if calendar not in _PERIODS or every is not None:
-            raise Misconfigured(
-                f"job {job}: calendar is {calendar!r}; it must be one of {', '.join(_PERIODS)}, without every"
-            )
-        try:
-            return Calendar(calendar, _known_zone(zone))
-        except ValueError as error:
-            raise Misconfigured(f"job {job}: zone is {zone!r}: {error}") from None
-    length = as_duration(f"job {job}: length", length)
-    if zone != "UTC":
+    require(f"job {job}: top", top, Top | None, "Top(n=3, highest='clicks')")
+    require(f"job {job}: lateness", lateness, Lateness | None, "Lateness(allowed='1h'), or Lateness(while_open=True)")
+    chosen = {"keep_max": bool(keep_max), "top": top is not None, "lateness": lateness is not None}
+    if len(both := [argument for argument, is_given in chosen.items() if is_given]) > 1:
+        raise Misconfigured(f"job {job}: {both[0]} and {both[1]} cannot be had together; leave out one of them")
+    if not key and top is None:
+        raise Misconfigured(f"job {job}: give the columns of its key as `key`; only `top` ranks groups without one")
+    if clash := sorted({*of, counted}.intersection(by)):
+        raise Misconfigured(f"job {job}: {clash[0]} is a column of `by` and an aggregate, or `counted`: rename one")
+    if keep_max and (
+        keep_max not in (*by, *of, counted)
+        or (keep_max in of and of[keep_max].kind in ("collect", "distinct", "first", "last"))
+    ):
         raise Misconfigured(
-            f"job {job}: zone is of `calendar`, and windows of a length are aligned to UTC; give one of the two"
+            f"job {job}: keep_max is {keep_max!r}; it must be of `by`, or an aggregate that has an order"
         )
-    every = length if every is None else as_duration(f"job {job}: every", every)
-    if not timedelta(0) < every <= length or length % every:
-        raise Misconfigured(f"job {job}: every is {every}; length, {length}, must be a multiple of it")
-    return _Spans(length, every)
-
-
-def _rows_with_max(rows: pl.DataFrame, groups: list[str], keep_max: str, counted: str) -> pl.DataFrame:
-    """Return the rows with the greatest value of each group; the first has the number of events of the whole group."""
-    rows = rows.with_columns(pl.col(counted).sum().over(groups))
-    # Where no row has a value, all are equal: their events must be counted.
-    rows = rows.filter(pl.col(keep_max).eq_missing(pl.col(keep_max).max().over(groups)))
-    # Sort, so that the first row does not depend on the order of events.
-    rows = rows.sort([name for name in rows.columns if name != counted])
-    return rows.with_columns(pl.when(pl.struct(groups).is_first_distinct()).then(counted).otherwise(0).alias(counted))
+    if overlaps and (top is not None or (lateness is not None and lateness.while_open)):
+        argument = "while_open" if top is None else "top"
+        raise Misconfigured(f"job {job}: {argument} is for windows that do not overlap; leave out `every`")
+    if top is not None:
+        top.check(job, of, by)

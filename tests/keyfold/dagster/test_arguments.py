@@ -15,7 +15,22 @@ from keyfold.dagster.arguments import OPERATORS
 from keyfold.dagster.components import KeyedJob
 from keyfold.keyed.calling.harness import as_read
 from keyfold.keyed.job.timeouts import Timeout
-from keyfold.operators import Held, Next, Pattern, Then, Without, count, first, last, mean, quantile, sum
+from keyfold.operators import (
+    Calendar,
+    Held,
+    Lateness,
+    Next,
+    Pattern,
+    Then,
+    Top,
+    Without,
+    count,
+    first,
+    last,
+    mean,
+    quantile,
+    sum,
+)
 from keyfold.stream import TIMESTAMP
 
 USER = pa.field("user", pa.string(), nullable=False)
@@ -112,26 +127,40 @@ SAID: dict[str, tuple[str, Any]] = {
         {"of": {"since": first("at"), "until": last("at"), "n": count()}, "while_": PAGE == "hello", "pause": "5m",
          "silence": Timeout(HOUR), "output": N, "between": rest("rest")},
     ),
-    "top_of_windows": (
-        "{n: 1, of: {cents: sum(cents)}, by: page, highest: cents, length: 1h, output: {page: string, cents: int64}, "
-        "whole: {name: hours, columns: {window_start: timestamp, n_events: int64}, events: sum(n_events)}}",
-        {"n": 1, "of": {"cents": sum("cents")}, "by": "page", "highest": "cents", "length": "1h",
-         "output": pa.schema([("page", pa.string()), ("cents", pa.int64())]),
-         "whole": Append({"window_start": TIMESTAMP, "n_events": pa.int64()}, name="hours", events=pl.col("n_events").sum())},
-    ),
     "totals": (
         "{of: {n: count, most: 'quantile(cents * 2, 0.9)'}, key_groups: 8}",
         {"of": {"n": count(), "most": quantile(CENTS * 2, 0.9)}, "key_groups": 8},
     ),
-    "windows": ("{of: {n: count}, length: 1h, every: 30m}", {"of": {"n": count()}, "length": "1h", "every": "30m"}),
+    "windows": (
+        "{of: {n: count}, length: {period: day, zone: Europe/Berlin}, lateness: {while_open: true}}",
+        {"of": {"n": count()}, "length": Calendar("day", "Europe/Berlin"), "lateness": Lateness(while_open=True)},
+    ),
+    "windows of the top": (
+        "{of: {cents: sum(cents)}, by: page, length: 1h, output: {page: string, cents: int64}, top: {n: 1, highest: cents, "
+        "whole: {name: hours, columns: {window_start: timestamp, n_events: int64}, events: sum(n_events)}}}",
+        {"of": {"cents": sum("cents")}, "by": "page", "length": "1h",
+         "output": pa.schema([("page", pa.string()), ("cents", pa.int64())]),
+         "top": Top(n=1, highest="cents", whole=Append(
+             {"window_start": TIMESTAMP, "n_events": pa.int64()}, name="hours", events=pl.col("n_events").sum()
+         ))},
+    ),
 }  # fmt: skip
+
+
+WITHOUT_KEY = ("windows of the top", "lookup_join")
 
 
 def in_yaml(operator: str, arguments: Any, **others: Any):
     """The job of a component."""
-    key = {} if operator in ("top_of_windows", "lookup_join") else {"key": "user"}
-    attributes = {"name": "job", "stream": "clicks", "operator": operator, "delay": "5m", "arguments": arguments}
-    return KeyedJob.model_validate(attributes | key | others).declared(STREAMS.__getitem__)
+    attributes = {
+        "name": "job",
+        "stream": "clicks",
+        "operator": operator,
+        "delay": "5m",
+        "key": "user",
+        "arguments": arguments,
+    }
+    return KeyedJob.model_validate(attributes | others).declared(STREAMS.__getitem__)
 
 
 def played(job: Any):
@@ -147,15 +176,19 @@ def played(job: Any):
 
 
 def test_every_operator_is_a_choice_and_has_a_case():
-    assert set(get_args(KeyedJob.model_fields["operator"].annotation)) == set(OPERATORS) == set(SAID)
+    assert (
+        set(get_args(KeyedJob.model_fields["operator"].annotation))
+        == set(OPERATORS)
+        == {case.split()[0] for case in SAID}
+    )
 
 
-@pytest.mark.parametrize("operator", SAID)
-def test_yaml_makes_the_job_that_python_makes(operator):
-    text, arguments = SAID[operator]
-    key = {} if operator in ("top_of_windows", "lookup_join") else {"key": "user"}
-    declared = getattr(operators, operator)("job", CLICK, **key, **arguments)
-    ours, theirs = played(in_yaml(operator, yaml.safe_load(text))), played(declared)
+@pytest.mark.parametrize("case", SAID)
+def test_yaml_makes_the_job_that_python_makes(case):
+    (text, arguments), operator = SAID[case], case.split()[0]
+    key = () if case in WITHOUT_KEY else "user"
+    declared = getattr(operators, operator)("job", CLICK, **({"key": key} if key else {}), **arguments)
+    ours, theirs = played(in_yaml(operator, yaml.safe_load(text), key=key)), played(declared)
     assert ours.written.keys() == theirs.written.keys()
     assert any(frame.height for frame in theirs.written.values())
     for name, frame in theirs.written.items():

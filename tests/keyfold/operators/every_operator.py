@@ -14,9 +14,12 @@ import polars as pl
 from keyfold import Append, Input, KeyedJob, Stream, Timeout, Upsert, required
 from keyfold.keyed.job.parameters import WindowShape
 from keyfold.operators import (
+    Calendar,
     Held,
+    Lateness,
     Pattern,
     Then,
+    Top,
     Without,
     alert,
     as_of_join,
@@ -33,7 +36,6 @@ from keyfold.operators import (
     sessions,
     sessions_until,
     sessions_while,
-    top_of_windows,
     top_rows,
     totals,
     window_join,
@@ -121,16 +123,19 @@ EVERY_OPERATOR: dict[str, Case] = {
     "windows": Case(("length",), lambda length: windows("made", VISITS, SUMS, key="user", length=length)),
     "windows that overlap": Case(("every",), lambda every: windows("made", VISITS, SUMS, key="user", length=3 * every, every=every)),
     "windows while open": Case(("length",), lambda length: windows(
-        "made", VISITS, SUMS, key="user", length=length, while_open=True, changes=True
+        "made", VISITS, SUMS, key="user", length=length, lateness=Lateness(while_open=True, changes=True)
     )),
-    "windows that are corrected": Case(("length", "allowed_lateness"), lambda length, allowed_lateness: windows(
-        "made", VISITS, SUMS, key="user", length=length, allowed_lateness=allowed_lateness
+    "windows that are corrected": Case(("length", "allowed"), lambda length, allowed: windows(
+        "made", VISITS, SUMS, key="user", length=length, lateness=Lateness(allowed=allowed)
     )),
     "windows of the calendar": Case((), lambda: windows(
-        "made", VISITS, SUMS, key="user", calendar="day", zone="Europe/Berlin"
+        "made", VISITS, SUMS, key="user", length=Calendar("day", "Europe/Berlin")
     )),
-    "top_of_windows": Case(("length",), lambda length: top_of_windows(
-        "made", VISITS, {"cents": sum_of("cents")}, n=1, by="user", highest="cents", length=length
+    "top of windows": Case(("length",), lambda length: windows(
+        "made", VISITS, {"cents": sum_of("cents")}, length=length, by="user", top=Top(n=1, highest="cents")
+    )),
+    "top of a key's windows": Case(("length",), lambda length: windows(
+        "made", VISITS, {"n": count()}, key="user", length=length, by="cents", top=Top(n=2, highest="n")
     )),
     "sessions": Case(("gap",), lambda gap: sessions("made", VISITS, SPAN, key="user", gap=gap)),
     **_in_either_time("sessions_until", ("silence", "closed_for"), _last_session),

@@ -74,9 +74,9 @@ def jobs(user: str, at: str, cents: str, tags: str) -> dict[str, Any]:
     sent = [Append({user: pl.String, cents: pl.Int64})]
     return {
         "windows": lambda: op.windows("w", source, of, length="8m", every="4m", **key),
-        "most": lambda: op.windows("w", source, of, length="8m", by=cents, keep_max="x1", **key),
-        "while_open": lambda: op.windows("w", source, of, length="8m", while_open=True, allowed_lateness="4m", **key),
-        "top_of_windows": lambda: op.top_of_windows("w", source, of, n=1, by=user, highest="x2", length="8m"),
+        "keep_max": lambda: op.windows("w", source, of, length="8m", by=cents, keep_max="x1", **key),
+        "while_open": lambda: op.windows("w", source, of, length="8m", lateness=op.Lateness(allowed="4m", while_open=True), **key),
+        "top": lambda: op.windows("w", source, of, length="8m", by=user, top=op.Top(n=1, highest="x2")),
         "totals": lambda: op.totals("w", source, of, **key),
         "sessions": lambda: op.sessions("w", source, of, gap="3m", **key),
         "sessions_until": lambda: op.sessions_until("w", source, span, **until),

@@ -11,7 +11,7 @@ from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.calling.step_call import within_calendar
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.operators.aggregation.windows import Calendar
+from keyfold.operators.aggregation.window_shapes import Calendar
 from keyfold.testing import accounted_for, restart
 from keyfold.times import BEGINNING, END, period_starts, to_iso
 from spark_jobs.jobs.event_index import EVENT_INDEX

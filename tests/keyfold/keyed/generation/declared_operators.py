@@ -12,9 +12,11 @@ from keyfold import Append, Input, Lookup, Timeout, Upsert, required
 from keyfold.keyed.job.parameters import WindowShape
 from keyfold.operators import (
     Held,
+    Lateness,
     Listed,
     Pattern,
     Then,
+    Top,
     alert,
     as_of_join,
     buffer,
@@ -33,13 +35,12 @@ from keyfold.operators import (
     sessions_until,
     sessions_while,
     sum,
-    top_of_windows,
     top_rows,
     totals,
     window_join,
     windows,
 )
-from tests.keyfold.keyed.generation.declaring import EVENT, KIND, KM, OTHERS, RIDES, TIME, Changed, Declared, N
+from tests.keyfold.keyed.generation.declaring import EVENT, KIND, KM, OTHERS, RIDES, Changed, Declared
 
 
 def is_near(events):
@@ -90,32 +91,12 @@ OPERATORS = [
             "of": Changed({"n_rides": count(), "longest": min("km")}),
             "length": Changed("2h"),
             "every": Changed("20m", {"every": "30m"}),
-            "calendar": Changed("week", {"length": None, "calendar": "day"}),
-            "zone": Changed("Europe/Berlin", {"length": None, "calendar": "day"}),
             "by": Changed("kind"),
             "keep_max": Changed("n_rides", {"keep_max": "longest"}),
-            "while_open": Changed(True),
-            "allowed_lateness": Changed("2h", {"allowed_lateness": "1h"}),
-            "changes": Changed(True, {"while_open": True}),
+            "top": Changed(Top(n=3, highest="n_rides"), {"by": "kind", "top": Top(n=2, highest="n_rides")}),
+            "lateness": Changed(Lateness(while_open=True)),
             "then": Changed({"far": KM > 4}, {"of": {"n_rides": count(), "km": max("km")}, "then": {"far": KM > 3}}),
             "output": Changed({"user": pl.String, "window_end": pl.Datetime("us", "UTC"), "n_rides": pl.Int64}),
-            "counted": Changed("number"),
-        },
-    ),
-    Declared(
-        top_of_windows,
-        {"name": "t", "source": RIDES, "of": {"pieces": sum("n"), "rides": count()}, "n": 3, "by": "kind", "highest": "pieces", "length": "1h"},
-        {
-            "name": named(), "source": SOURCE, "settings": SETTINGS,
-            "of": Changed({"pieces": sum("n"), "rides": count(N > 1)}),
-            "n": Changed(4),
-            "by": Changed(("kind", "user")),
-            "highest": Changed("rides"),
-            "length": Changed("2h"),
-            "output": Changed({"window_start": pl.Datetime("us", "UTC"), "rank": pl.Int64, "kind": pl.String, "pieces": pl.Int64}),
-            "whole": Changed(Append({"window_end": pl.Datetime("us", "UTC"), "rides": pl.Int64}, name="all_w", events=pl.col("rides").sum())),
-            "latest": Changed(Upsert([required("window_start", TIME, "W"), required("rank", pa.int64(), "R"), ("kind", pa.string())], ("window_start", "rank"), name="now", events=pl.lit(0))),
-            "then": Changed({"each": pl.col("pieces") / 2}, {"then": {"each": pl.col("pieces") / 3}}),
             "counted": Changed("number"),
         },
     ),

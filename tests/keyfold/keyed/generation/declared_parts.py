@@ -31,11 +31,14 @@ from keyfold import (
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.per_key import KeyAnswer
 from keyfold.operators import (
+    Calendar,
     Held,
+    Lateness,
     Listed,
     Next,
     Pattern,
     Then,
+    Top,
     Without,
     alert,
     collect,
@@ -127,6 +130,18 @@ def of_lookup(lookup: Lookup) -> KeyedJob:
 
 def of_aggregate(aggregate: Any) -> KeyedJob:
     return windows("w", RIDES, {"n_rides": count(), "value": aggregate}, key="user", length="1h")
+
+
+def of_length(length: Calendar) -> KeyedJob:
+    return windows("w", RIDES, {"n_rides": count()}, key="user", length=length)
+
+
+def of_lateness(lateness: Lateness) -> KeyedJob:
+    return windows("w", RIDES, {"n_rides": count()}, key="user", length="1h", lateness=lateness)
+
+
+def of_top(top: Top) -> KeyedJob:
+    return windows("t", RIDES, {"pieces": sum("n"), "rides": count()}, length="1h", by="kind", top=top)
 
 
 def of_running(aggregate: Any) -> KeyedJob:
@@ -332,6 +347,16 @@ PARTS = [
     Declared(over_pairs, {"value": N - N.shift()}, {"value": Changed(N + N.shift())}, of_while),
     Declared(sum_of_decreases, {"value": "n"}, {"value": Changed(N * 2)}, of_while),
     Declared(divided, {"value": N, "by": 2}, {"value": Changed(N * 2), "by": Changed(3)}, lambda value: of_aggregate(max(value))),
+    Declared(Calendar, {"period": "day"}, {"period": Changed("week"), "zone": Changed("Europe/Berlin")}, of_length),
+    Declared(Lateness, {"allowed": "1h"}, {
+        "allowed": Changed("2h"), "while_open": Changed(True), "changes": Changed(True),
+    }, of_lateness),
+    Declared(Top, {"n": 3, "highest": "pieces"}, {
+        "n": Changed(4),
+        "highest": Changed("rides"),
+        "whole": Changed(Append({"window_end": pl.Datetime("us", "UTC"), "rides": pl.Int64}, name="all_w", events=pl.col("rides").sum())),
+        "latest": Changed(Upsert([required("window_start", pa.timestamp("us", "UTC"), "W"), required("rank", pa.int64(), "R"), ("kind", pa.string())], ("window_start", "rank"), name="now", events=pl.lit(0))),
+    }, of_top),
     Declared(PartOf, {"columns": ("user",), "parts": 4}, {"columns": Changed(("kind",)), "parts": Changed(5)}, of_parts),
     Declared(Held, {"begins": KM > 9, "ends": KM < 3}, {
         "begins": Changed(KM > 8), "ends": Changed(KM < 2), "held_for": Changed("5m"), "cool_down": Changed("5m"),

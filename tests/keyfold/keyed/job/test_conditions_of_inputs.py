@@ -16,7 +16,7 @@ from keyfold.keyed.job.inputs import STEP_DECIDES, Input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.job.tables import Append
-from keyfold.operators import count, last_rows, totals
+from keyfold.operators import Lateness, count, last_rows, totals
 from keyfold.operators import windows as windows_of
 from keyfold.runs.erasing import erase
 from keyfold.state.changing.audit import Author
@@ -28,7 +28,7 @@ from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
 KINDS = pa.schema([*CLICK, ("kind", pa.string())])
 CLICKS = Stream("clicks", KINDS, event_time="at")
 COUNTED = {"n": count()}
-of_hours = partial(windows_of, length="1h", allowed_lateness="1h")
+of_hours = partial(windows_of, length="1h", lateness=Lateness(allowed="1h"))
 BUY = pl.col("kind") == "buy"
 SEEN = pa.schema([CLICK.field("user"), pa.field("at", CLICK.field("at").type, nullable=False)])
 

@@ -15,9 +15,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from keyfold import Misconfigured, Stream, TestHarness
+from keyfold import Misconfigured, Stream, TestHarness, Upsert
 from keyfold.keyed.job.inputs import Input
 from keyfold.operators import (
+    Calendar,
+    Lateness,
+    Top,
     count,
     count_distinct,
     first,
@@ -111,7 +114,7 @@ def test_windows_have_the_events_that_came_before_they_were_final(runs, cuts, pa
         every=length / overlapping,
         counted="goals",
         key="who",
-        allowed_lateness=lateness or None,
+        lateness=Lateness(allowed=lateness) if lateness else None,
     )
     harness = play(job, map(goals, runs), END, parts, cuts)
     values = {"length": length, "every": length / overlapping, "lateness": lateness}
@@ -125,11 +128,12 @@ def test_windows_have_the_events_that_came_before_they_were_final(runs, cuts, pa
 
 
 @pytest.mark.parametrize(
-    "shape", [{"length": "1d"}, {"calendar": "day", "zone": "Europe/Berlin"}, {"length": "1d", "while_open": True}]
+    ("length", "while_open"), [("1d", False), (Calendar("day", "Europe/Berlin"), False), ("1d", True)]
 )
-def test_a_row_is_corrected_until_its_window_is_final_and_every_goal_counts_once(shape):
-    job = windows("w", SCORED, {"goals": count()}, key="who", allowed_lateness="2h", **shape)
-    harness, started = TestHarness(job), NOON.replace(hour=0) - timedelta(hours="calendar" in shape)
+def test_a_row_is_corrected_until_its_window_is_final_and_every_goal_counts_once(length, while_open):
+    lateness = Lateness(allowed="2h", while_open=while_open)
+    job = windows("w", SCORED, {"goals": count()}, key="who", length=length, lateness=lateness)
+    harness, started = TestHarness(job), NOON.replace(hour=0) - timedelta(hours=length != "1d")
     written, state = [], []
     for minute, hour in ((0, 24), (1, 25), (None, 25.5), (2, 26), (3, 26)):
         came = None if minute is None else goals([("a", minute, "x", 0)])
@@ -140,14 +144,14 @@ def test_a_row_is_corrected_until_its_window_is_final_and_every_goal_counts_once
     # The day ends at hour 24, and is final two hours later: what comes then is late, and nothing else is written twice.
     assert (written, state) == ([[1], [2], [], [3], []], [1, 1, 1, 0, 0])
     assert harness.written["late.w"].height == 1
-    if "while_open" in shape:
+    if while_open:
         assert not harness.written["w"]["is_open"].any()
         tomorrow = harness.batch(goals([("a", 24 * 60, "x", 0)])).tables["w"]
         assert tomorrow["is_open"].to_list() == [True]
 
 
 CORRECTED = windows(
-    "w", SCORED, {"points": sum("points")}, key="who", length="20m", every="10m", allowed_lateness="15m"
+    "w", SCORED, {"points": sum("points")}, key="who", length="20m", every="10m", lateness=Lateness(allowed="15m")
 )
 
 
@@ -175,6 +179,52 @@ def test_of_a_window_those_with_most_are_written_and_all_that_tie(runs, cuts, pa
         QUALIFY points = max(points) OVER (PARTITION BY who, window_end)"""  # noqa: S608
     assert_rows(harness.written["points"], by_sql(runs, points, length=length, every=every))
     assert_same(dearest, harness, play(dearest, [goals(run[::-1]) for run in runs], END))
+
+
+IN_TUMBLING = """
+    FROM (SELECT *, time_bucket($length, moment) AS window_start, time_bucket($length, moment) + $length AS window_end FROM goals)
+    WHERE window_end > began
+"""
+PLACE = [WHO, pa.field("window_start", TIME, nullable=False), pa.field("rank", pa.int64(), nullable=False)]
+RANK_SO_FAR = [("team", pa.string()), ("points", pa.int64()), ("is_open", pa.bool_())]
+
+
+def ranked(key):
+    """A job that ranks the teams of each window of twenty minutes, of a player or of all."""
+    place = PLACE[not key :]
+    latest = Upsert(pa.schema([*place, *RANK_SO_FAR]), [field.name for field in place], name="now", events=pl.lit(0))
+    top = Top(n=2, highest="points", latest=latest)
+    return windows("best", SCORED, {"points": sum("points")}, length="20m", key=key, by="team", top=top)
+
+
+@examples(60)
+@given(RUNS, CUTS, PARTS, st.sampled_from([[], ["who"]]))
+def test_the_top_of_a_window_is_ranked_within_its_key_and_all_its_groups_are_counted(runs, cuts, parts, key):
+    harness, length = play(ranked(key), map(goals, runs), END, parts, cuts), timedelta(minutes=20)
+    window = ", ".join([*key, "window_start", "window_end"])
+    ranks = f"""SELECT {window}, team, sum(points)::BIGINT AS points, row_number() OVER (
+        PARTITION BY {window} ORDER BY sum(points) DESC, team) AS rank {IN_TUMBLING} GROUP BY {window}, team QUALIFY rank <= 2"""
+    expected = by_sql(runs, ranks, length=length)
+    assert_rows(harness.written["best"], expected)
+    # All windows have ended.
+    assert_rows(harness.written["now"], expected.drop("window_end").with_columns(is_open=pl.lit(value=False)))
+    whole = f"""SELECT {window}, sum(points)::BIGINT AS points, count(DISTINCT team) AS n_groups, count(*) AS n_events
+        {IN_TUMBLING} GROUP BY {window}"""
+    assert_rows(harness.written["best_windows"], by_sql(runs, whole, length=length))
+
+
+def test_ranks_so_far_are_written_of_the_windows_alone_that_have_new_events():
+    harness = TestHarness(ranked(["who"]))
+    harness.batch(goals([("a", 0, "x", 1), ("b", 0, "x", 2)]))
+    changed = harness.batch(goals([("a", 1, "y", 5)])).tables
+    assert changed["now"].select("who", "team", "rank", "is_open").rows() == [("a", "y", 1, True), ("a", "x", 2, True)]
+    ended = harness.batch(goals([("b", 25, "x", 1)])).tables
+    assert sorted(ended["now"].select("who", "team", "is_open").rows()) == [
+        ("a", "x", False),
+        ("a", "y", False),
+        ("b", "x", False),
+        ("b", "x", True),
+    ]
 
 
 def sessions_of(runs, gap):
@@ -317,18 +367,13 @@ LISTED = SCORED.stream.derive(all=pl.col("team").str.split(" "))
 UNTIL = {"of": {"n": count()}, "until": pl.lit(value=False), "silence": "1m", "closed_for": "1m"}
 SINCE = {"n": count(), "since": first("moment")}
 WHILE = {"while_": pl.col("points") > 0, "pause": "1m", "silence": "1m"}
-NO_MAX = "allowed_lateness is 0:00:01; it is longer than nothing, and without keep_max"
+NO_MAX = "keep_max and lateness cannot be had together; leave out one of them"
+OPEN = Lateness(while_open=True)
 REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (windows, {**SECONDS, "output": pa.schema([WHO])}, "output has no column n_events"),
     (windows, {**SECONDS, "every": 40 * MINUTE / 60}, "every is 0:00:40"),
-    (windows, {}, "give one of length and calendar"),
-    (windows, {"calendar": "day", "length": "1d"}, "give one of length and calendar"),
-    (windows, {"calendar": "moon"}, "calendar is 'moon'; it must be one of day, week"),
-    (windows, {"calendar": "week", "zone": "Europe/Berln"}, "zone is 'Europe/Berln': not a"),
-    (windows, {**SECONDS, "every": MINUTE / 2, "while_open": True}, "while_open is for windows that do not overlap"),
-    (windows, {**SECONDS, "allowed_lateness": "0s"}, "allowed_lateness is 0:00:00"),
-    (windows, {**SECONDS, "changes": True}, "without while_open or allowed_lateness no row changes"),
-    (windows, {**SECONDS, "allowed_lateness": "1s", "keep_max": "n_events"}, NO_MAX),
+    (windows, {**SECONDS, "every": MINUTE / 2, "lateness": OPEN}, "while_open is for windows that do not overlap"),
+    (windows, {**SECONDS, "lateness": OPEN, "keep_max": "n_events"}, NO_MAX),
     (running, {"of": {"team": count_distinct("team")}}, "output: team is there twice"),
     (last_n, {**LAST_TWO, "n": 0}, "n is 0"),
     (last_n, {**LAST_TWO, "from_n": 3}, "from_n is 3; .* at most n, 2"),
@@ -342,8 +387,8 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (totals, {"of": {"sum": sum("points")}, **TO_FLOAT}, "sum is int64, and declared as double: declare it as int64"),
     (
         sessions,
-        {"gap": "1m", "allowed_lateness": "1h"},
-        "sessions has no argument allowed_lateness, since .* longer delay",
+        {"gap": "1m", "lateness": Lateness(allowed="1h")},
+        "sessions has no argument lateness, since .* longer delay",
     ),
     (first_rows, {"expires": "0s"}, "expires is 0:00:00"),
     (last_rows, {"expires": "0s"}, "expires is 0:00:00"),

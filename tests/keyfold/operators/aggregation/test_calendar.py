@@ -12,7 +12,7 @@ import pytest
 
 from keyfold import Stream
 from keyfold.operators import count, windows
-from keyfold.operators.aggregation.windows import Calendar
+from keyfold.operators.aggregation.window_shapes import Calendar
 from keyfold.testing import play
 from keyfold.times import to_times
 from tests.examples import ALL
@@ -100,8 +100,7 @@ def test_an_event_between_two_midnights_is_of_the_day_before_and_not_late():
         Stream("clicks", click, event_time="at"),
         {"n": count()},
         key="user",
-        calendar="day",
-        zone="America/St_Johns",
+        length=Calendar("day", "America/St_Johns"),
     )
     # 00:00:30, 23:30 of the day before, and 00:00:30 again: clocks go back at 00:01.
     times = [datetime(2010, 11, 7, hour, minute, 30, tzinfo=UTC) for hour, minute in ((2, 30), (3, 0), (3, 30))]

@@ -50,19 +50,19 @@ OPERATORS: dict[str, tuple[Any, set[str], bool]] = {
     "tumbling": (lambda of, **more: op.windows("w", EVENTS, of, length="1d", **KEY, **more), IN_PARTS, True),
     "hopping": (lambda of, **more: op.windows("w", EVENTS, of, length="1d", every="8h", **KEY, **more), IN_PARTS, True),
     "calendar": (
-        lambda of, **more: op.windows("w", EVENTS, of, calendar="day", zone="Asia/Kathmandu", **KEY, **more),
+        lambda of, **more: op.windows("w", EVENTS, of, length=op.Calendar("day", "Asia/Kathmandu"), **KEY, **more),
         IN_PARTS,
         True,
     ),
     "corrected": (
-        lambda of, **more: op.windows("w", EVENTS, of, length="1d", allowed_lateness="1d", **KEY, **more),
+        lambda of, **more: op.windows("w", EVENTS, of, length="1d", lateness=op.Lateness(allowed="1d"), **KEY, **more),
         IN_PARTS,
         True,
     ),
     "totals": (lambda of, **more: op.totals("w", EVENTS, of, **KEY, **more), IN_PARTS, True),
-    "top_of_windows": (
-        lambda of, **more: op.top_of_windows(
-            "w", EVENTS, of, n=2, by="room", highest="number", length="1d", whole=NUMBER, counted="number", **more
+    "top": (
+        lambda of, **more: op.windows(
+            "w", EVENTS, of, length="1d", by="room", top=op.Top(n=2, highest="number", whole=NUMBER), counted="number", **more
         ),
         IN_PARTS,
         True,
@@ -195,9 +195,7 @@ def test_each_row_in_order_has_the_aggregates_of_the_events_before_it(n):
                     assert is_right(got, by_hand(aggregate, window), window), (name, place)
 
 
-@pytest.mark.parametrize(
-    "operator", ["calendar", "totals", "top_of_windows", "sessions", "last_n", "running", "sessions_until"]
-)
+@pytest.mark.parametrize("operator", ["calendar", "totals", "top", "sessions", "last_n", "running", "sessions_until"])
 def test_a_run_over_files_gives_the_same(operator, tmp_path):
     # Streams have finite numbers.
     came = events().with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)) for name in ("wild", "none"))

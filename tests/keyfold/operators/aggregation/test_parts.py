@@ -17,6 +17,7 @@ from keyfold.columns import lineage_of
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.operators import (
     Held,
+    Top,
     alert,
     collect,
     count,
@@ -36,7 +37,6 @@ from keyfold.operators import (
     sessions_while,
     sum,
     sum_of_decreases,
-    top_of_windows,
     totals,
     windows,
 )
@@ -237,10 +237,10 @@ HAVE = {
     "overlapping": (lambda of, _: windows("w", FACTS, of, key="room", length="1d", every="12h"), NEWEST, IN_ANY_ORDER),
     "sessions": (lambda of, _: sessions("w", FACTS, of, key="room", gap="10h"), NEWEST, IN_ANY_ORDER),
     "totals": (lambda of, _: totals("w", FACTS, of, key="room"), NEWEST, IN_ANY_ORDER),
-    "top_of_windows": (
-        lambda of, output: top_of_windows(
-            "w", FACTS, of, n=1, by="room", highest="n", length="1d", output=output, counted="n",
-            whole=Append(pa.schema([N]), name="all", events=COUNTED),
+    "top": (
+        lambda of, output: windows(
+            "w", FACTS, of, length="1d", by="room", output=output, counted="n",
+            top=Top(n=1, highest="n", whole=Append(pa.schema([N]), name="all", events=COUNTED)),
         ),
         NEWEST,
         IN_ANY_ORDER,
