@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
     from keyfold.keyed.job.building import build_job, with_parameters
     from keyfold.keyed.job.contract import KeyedJob
-    from keyfold.keyed.job.inputs import STEP_DECIDES, Input, JobTable
+    from keyfold.keyed.job.inputs import STEP_DECIDES, Input
     from keyfold.keyed.job.lookups import Lookup
     from keyfold.keyed.job.parameters import (
         Delay,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from keyfold.schemas import field_of
     from keyfold.state.reading.reader import read_state
     from keyfold.state.rows.lines import json_lines
-    from keyfold.stream import INGESTED_AT, TIMESTAMP, FileFormat, Rule, Source, Stream
+    from keyfold.stream import INGESTED_AT, TIMESTAMP, FileFormat, JobTable, Rule, Source, Stream
     from keyfold.stream.refined import PartOf
     from keyfold.stream.stream import not_empty, outside
 
@@ -158,7 +158,6 @@ _MODULES = {
     "keyfold.keyed.job.contract": ("KeyedJob",),
     "keyfold.keyed.job.inputs": (
         "Input",
-        "JobTable",
         "STEP_DECIDES",
     ),
     "keyfold.keyed.job.lookups": ("Lookup",),
@@ -211,6 +210,7 @@ _MODULES = {
     "keyfold.stream": (
         "FileFormat",
         "INGESTED_AT",
+        "JobTable",
         "Rule",
         "Source",
         "Stream",

@@ -42,6 +42,10 @@ class Misconfigured(KeyfoldError):
     """
 
 
+class Unfit(ValueError):
+    """A value of a declaration does not fit; the declaration's error quotes it and says this (`keyfold.validation`)."""
+
+
 class InvalidData(KeyfoldError):
     """Rows, keys or files that a command was given are invalid. Nothing was written.
 

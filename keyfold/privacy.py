@@ -14,7 +14,7 @@ and the line of code that raised it. The message of a `ShowableError` quotes non
 import traceback
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import polars as pl
 import pyarrow as pa
@@ -30,7 +30,7 @@ class HasPrivate(Protocol):
     def schema(self) -> pa.Schema: ...
 
     @property
-    def private(self) -> tuple[str, ...]: ...
+    def private(self) -> Any: ...  # tuple[str, ...]; pyright compares a field with a converter by its descriptor
 
 
 MASK = "(private)"

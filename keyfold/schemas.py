@@ -9,70 +9,89 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import types
 
-from keyfold.errors import Misconfigured
+from keyfold.errors import Misconfigured, Unfit
 
 Columns = pa.Schema | Mapping[str, "pa.DataType | type[pl.DataType] | pl.DataType"] | Sequence[pa.Field]
 """Columns of a table or of state: an Arrow schema, a dict of names and types (of Arrow or Polars), or a list of
 `keyfold.column(...)`."""
 
 
-def declared_schema(where: str, columns: Columns, never_null: Iterable[str] = ()) -> pa.Schema:
-    """Return an Arrow schema of declared columns.
+def to_schema(columns: Columns, never_null: Iterable[str] = ()) -> pa.Schema:
+    """Convert declared columns to an Arrow schema.
 
     Args:
-        where: what the columns are of, for errors.
         columns: the declaration; in a list also pairs of a name and a type.
         never_null: columns of a dict that are never NULL, such as those of the key.
 
     Raises:
-        Misconfigured: a type is none of Arrow or Polars; or a name is there twice.
+        ValueError: a type is none of Arrow or Polars; or a name is there twice.
 
     Example:
-        >>> declared_schema("state", {"user": pl.String, "clicks": pa.int64()}, never_null=["user"])
+        >>> to_schema({"user": pl.String, "clicks": pa.int64()}, never_null=["user"])
         user: string not null
         clicks: int64
     """
-    fields: list[pa.Field]
     if isinstance(columns, Mapping):
         keys = set(never_null)
-        fields = [
-            pa.field(name, arrow_type(kind, f"{where}: {name}"), nullable=name not in keys)
-            for name, kind in columns.items()
-        ]
+        fields = [pa.field(name, _to_arrow(name, kind), nullable=name not in keys) for name, kind in columns.items()]
     else:
-        fields = [_field(where, one) for one in columns]
+        fields = [_to_field(column) for column in columns]
     schema = pa.schema(fields)
     if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
-        raise Misconfigured(f"{where}: {', '.join(twice)} is there twice")
+        raise ValueError(f"{', '.join(twice)} is there twice")
     return schema
+
+
+def to_stored_schema(columns: Columns, never_null: Iterable[str] = ()) -> pa.Schema:
+    """As `to_schema`, for columns of a Delta table.
+
+    Raises:
+        ValueError: as there; or there is no column, or Delta has no such type, or no column of this name.
+
+    Example:
+        >>> to_stored_schema({"user": pl.String, "clicks": pl.UInt32})
+        Traceback (most recent call last):
+        ValueError: clicks is uint32, which a Delta table cannot hold: take int64
+    """
+    schema = to_schema(columns, never_null)
+    if not schema.names:
+        raise ValueError("declare at least one column")
+    for name in schema.names:
+        if name.startswith("#") or _NOT_IN_NAMES.search(name) or not name:
+            raise ValueError(
+                f"a column cannot be called {name!r}: leave out blanks, commas, semicolons, brackets, equals signs, and a "
+                "number sign at the beginning"
+            )
+        if alike := [other for other in schema.names if other != name and other.lower() == name.lower()]:
+            raise ValueError(f"{name} and {alike[0]} differ in case alone, which Delta ignores; rename one")
+    for field in schema:
+        if remedy := _remedy_of(field.type):
+            raise ValueError(f"{field.name} is {field.type}, which a Delta table cannot hold: {remedy}")
+    return schema
+
+
+def declared_schema(where: str, columns: Columns, never_null: Iterable[str] = ()) -> pa.Schema:
+    """As `to_schema`, for an argument of a function.
+
+    Raises:
+        Misconfigured: as there.
+    """
+    try:
+        return to_schema(columns, never_null)
+    except ValueError as error:
+        raise Misconfigured(f"{where}: {error}") from None
 
 
 def stored_schema(where: str, columns: Columns, never_null: Iterable[str] = ()) -> pa.Schema:
-    """As `declared_schema`, for columns of a Delta table.
+    """As `to_stored_schema`, for an argument of a function.
 
     Raises:
-        Misconfigured: as there; or there is no column, or Delta has no such type, or no column of this name.
-
-    Example:
-        >>> stored_schema("table visits", {"user": pl.String, "clicks": pl.UInt32})
-        Traceback (most recent call last):
-        keyfold.errors.Misconfigured: table visits: clicks is uint32, which a Delta table cannot hold: take int64
+        Misconfigured: as there.
     """
-    schema = declared_schema(where, columns, never_null)
-    if not schema.names:
-        raise Misconfigured(f"{where}: declare at least one column")
-    for name in schema.names:
-        if name.startswith("#") or _NOT_IN_NAMES.search(name) or not name:
-            raise Misconfigured(
-                f"{where}: a column cannot be called {name!r}: leave out blanks, commas, semicolons, brackets, equals signs, "
-                "and a number sign at the beginning"
-            )
-        if alike := [one for one in schema.names if one != name and one.lower() == name.lower()]:
-            raise Misconfigured(f"{where}: {name} and {alike[0]} differ in case alone, which Delta ignores; rename one")
-    for field in schema:
-        if remedy := _remedy_of(field.type):
-            raise Misconfigured(f"{where}: {field.name} is {field.type}, which a Delta table cannot hold: {remedy}")
-    return schema
+    try:
+        return to_stored_schema(columns, never_null)
+    except ValueError as error:
+        raise Misconfigured(f"{where}: {error}") from None
 
 
 def _remedy_of(kind: pa.DataType) -> str | None:
@@ -84,14 +103,21 @@ def _remedy_of(kind: pa.DataType) -> str | None:
     return next((remedy for is_kind, remedy in _NOT_IN_DELTA if is_kind(kind)), None)
 
 
-def _field(where: str, one: Any) -> pa.Field:
-    if isinstance(one, pa.Field):
-        return one
+def _to_field(column: Any) -> pa.Field:
+    if isinstance(column, pa.Field):
+        return column
     try:
-        name, kind = one
+        name, kind = column
     except (TypeError, ValueError):
-        raise Misconfigured(f"{where} has {one!r}; give column(name, type, meaning), or a name and a type") from None
-    return pa.field(name, arrow_type(kind, f"{where}: {name}"))
+        raise ValueError(f"{column!r} is no column; give column(name, type, meaning), or a name and a type") from None
+    return pa.field(name, _to_arrow(name, kind))
+
+
+def _to_arrow(name: str, kind: object) -> pa.DataType:
+    try:
+        return arrow_type(kind, name)
+    except Misconfigured as error:
+        raise ValueError(str(error)) from None
 
 
 def arrow_type(kind: object, where: str = "a column") -> pa.DataType:
@@ -147,33 +173,56 @@ def field_of(where: str, name: str, schema: pa.Schema) -> pa.Field:
     return schema.field(name)
 
 
-def names_of(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Return names of columns that are given as a sequence, or as one text.
+def to_names(value: str | Sequence[str]) -> tuple[str, ...]:
+    """Convert names of columns that are given as a sequence, or as one text.
+
+    Raises:
+        Unfit: they are none.
+
+    Example:
+        >>> to_names("user")
+        ('user',)
+    """
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, Sequence) or not all(isinstance(name, str) for name in value):
+        raise Unfit("give the name of a column as text, or a list of them")
+    return tuple(value)
+
+
+def names_of(value: str | Sequence[str]) -> tuple[str, ...]:
+    """As `to_names`, for an argument of a function.
 
     Raises:
         Misconfigured: they are none.
-
-    Example:
-        >>> names_of("user")
-        ('user',)
     """
-    if isinstance(given, str):
-        return (given,)
-    if not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
-        raise Misconfigured(f"{given!r} stands where names of columns should: give one as text, or a list of them")
-    return tuple(given)
+    try:
+        return to_names(value)
+    except Unfit as error:
+        raise Misconfigured(f"{value!r} stands where names of columns should: {error}") from None
 
 
-def check_name(what: str, name: str) -> None:
-    """Check the name of a stream or a table, which names folders too.
+def to_name(value: str) -> str:
+    """Return the name of a stream, a job or a table, which names folders too.
 
     Raises:
-        Misconfigured: it has other characters than lower-case letters, digits and underscores.
+        Unfit: it has other characters than lower-case letters, digits and underscores.
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise Misconfigured(
-            f"{what}: the name {name!r} must be lower-case letters, digits and underscores, with a letter first"
-        )
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise Unfit("it must be lower-case letters, digits and underscores, with a letter first")
+    return value
+
+
+def check_name(where: str, name: str) -> None:
+    """As `to_name`, for an argument of a function.
+
+    Raises:
+        Misconfigured: it has other characters.
+    """
+    try:
+        to_name(name)
+    except Unfit as error:
+        raise Misconfigured(f"{where}: name is {name!r}: {error}") from None
 
 
 def require(where: str, given: object, kinds: Any, wanted: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from keyfold.errors import Misconfigured
+from keyfold.errors import Misconfigured, Unfit
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 """1970-01-01 UTC: zero of times in microseconds."""
@@ -257,21 +257,37 @@ def parsed_duration(text: str) -> timedelta | None:
         raise ValueError(f"longer than any may be, which is {LONGEST.days:,} days") from None
 
 
-def as_duration(where: str, given: timedelta | str) -> timedelta:
-    """Return a duration that is given as text or as itself.
+def to_duration(value: timedelta | str) -> timedelta:
+    """Convert a duration that is given as text or as itself.
+
+    Raises:
+        Unfit: the text says none, or it is negative.
+
+    Example:
+        >>> to_duration("1.5h")
+        datetime.timedelta(seconds=5400)
+    """
+    try:
+        duration = parsed_duration(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise Unfit(str(error)) from None
+    if not isinstance(duration, timedelta):
+        raise Unfit(FORMS)
+    if duration < timedelta(0):
+        raise Unfit("it must not be negative")
+    return duration
+
+
+def as_duration(where: str, value: timedelta | str) -> timedelta:
+    """As `to_duration`, for an argument of a function.
 
     Raises:
         Misconfigured: the text says none, or it is negative.
     """
     try:
-        parsed = parsed_duration(given) if isinstance(given, str) else given
-    except ValueError as error:
-        raise Misconfigured(f"{where} is {given!r}: {error}") from None
-    if not isinstance(parsed, timedelta):
-        raise Misconfigured(f"{where} is {given!r}: {FORMS}")
-    if parsed < timedelta(0):
-        raise Misconfigured(f"{where} is {parsed}; it must not be negative")
-    return parsed
+        return to_duration(value)
+    except Unfit as error:
+        raise Misconfigured(f"{where} is {value!r}: {error}") from None
 
 
 def duration_text(duration: timedelta) -> str:

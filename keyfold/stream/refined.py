@@ -1,21 +1,19 @@
 """Refine a stream or a table of a job as a frame is refined, before a job reads it: `where`, `derive` and `explode`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from dataclasses import field, replace
+from typing import Any, TypeGuard, cast
 
 import polars as pl
 import polars_hash  # noqa: F401 - gives expressions their `nchash`
+import pyarrow as pa
 
 from keyfold.errors import Misconfigured
-from keyfold.schemas import check_by_row, require
-
-if TYPE_CHECKING:
-    from keyfold.keyed.job.inputs import JobTable
-    from keyfold.stream.stream import Stream
+from keyfold.schemas import check_by_row, require, to_names
+from keyfold.validation import declaration, given
 
 
-@dataclass(frozen=True)
+@declaration("a part")
 class PartOf:
     """A derived column that assigns each event to one of `parts` parts, by a hash of columns of any type, with NULLs.
 
@@ -30,7 +28,7 @@ class PartOf:
         (True, True)
     """
 
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = given(converter=to_names)
     parts: int
 
     def expression(self) -> pl.Expr:
@@ -42,7 +40,7 @@ Derived = pl.Expr | PartOf
 """How a column is derived."""
 
 
-@dataclass(frozen=True)
+@declaration("explode {column}")
 class Explosion:
     """A column of a job's key of which an event may have several values (`Refinable.explode`)."""
 
@@ -52,13 +50,13 @@ class Explosion:
 
     def copies_of(self, events: pl.DataFrame) -> pl.DataFrame:
         """Return a row for each event and value, with the value in `column`; NULL for an event without values."""
-        several = pl.col(self.column)
+        column = pl.col(self.column)
         lists = events.with_columns(self.values.alias(self.column))
         # Lists of one value, which are usual, need no removal of duplicates.
         if lists[self.column].list.len().max() not in (None, 0, 1):
-            lists = lists.with_columns(several.list.drop_nulls().list.unique(maintain_order=True))
+            lists = lists.with_columns(column.list.drop_nulls().list.unique(maintain_order=True))
         copies = lists.explode(self.column, empty_as_null=True, keep_nulls=True)
-        return copies if self.otherwise is None else copies.with_columns(several.fill_null(self.otherwise))
+        return copies if self.otherwise is None else copies.with_columns(column.fill_null(self.otherwise))
 
     def __str__(self) -> str:
         return f"{self.column} of {self.values}, otherwise {self.otherwise!r}"
@@ -66,13 +64,20 @@ class Explosion:
     @property
     def number(self) -> pl.Expr:
         """Expression for the number of copies of each row of the event table, which does not make them."""
-        there = self.values.list.drop_nulls().list.n_unique()
-        least = 0 if self.otherwise is None else 1
-        return there.fill_null(0).clip(lower_bound=least).cast(pl.Int64)
+        number = self.values.list.drop_nulls().list.n_unique()
+        return number.fill_null(0).clip(lower_bound=0 if self.otherwise is None else 1).cast(pl.Int64)
 
 
 class Refinable:
     """A stream, or a table of a job, which can be refined. All expressions are over the columns that its table stores."""
+
+    name: str
+    event_time: str
+
+    @property
+    def event_schema(self) -> pa.Schema:
+        """The columns that its table stores."""
+        raise NotImplementedError
 
     def where(self, condition: pl.Expr) -> "Refined":
         """Keep the rows for which a condition on the stored columns is true; repeated conditions must all be true.
@@ -89,9 +94,9 @@ class Refinable:
             >>> [*by_item.derived, by_item.exploded.column]
             ['hour', 'items']
         """
-        one = as_refined(self)
-        one.check("where", condition, "pl.col('amount') > 3")
-        return replace(one, condition=condition if one.condition is None else one.condition & condition)
+        refined = as_refined(self)
+        refined.check("where", condition, "pl.col('amount') > 3")
+        return replace(refined, condition=condition if refined.condition is None else refined.condition & condition)
 
     def derive(self, /, **columns: Derived) -> "Refined":
         """Add columns computed from the stored ones, which may be part of a job's key. They can also rename: `id=pl.col("no")`.
@@ -99,12 +104,12 @@ class Refinable:
         Raises:
             Misconfigured: a value is no expression of one row, names a column that was derived or exploded before, or makes such a column.
         """
-        one = as_refined(self)
-        for name, how in columns.items():
-            one.check(f"derive: {name}", how, "pl.col('amount') * 2", Derived)
-            if name in one.made:
-                raise Misconfigured(f"{one}: derive: {name} is made already; give one of them another name")
-        return replace(one, derived={**one.derived, **columns})
+        refined = as_refined(self)
+        for name, value in columns.items():
+            refined.check(f"derive: {name}", value, "pl.col('amount') * 2", Derived)
+            if name in refined.new_columns:
+                raise Misconfigured(f"{refined}: derive: {name} is made already; give one of them another name")
+        return replace(refined, derived={**refined.derived, **columns})
 
     def explode(self, column: str, values: pl.Expr | None = None, otherwise: Any = None) -> "Refined":
         """Copy each event once per value of a list. Each copy reaches one step, is counted, and is late or not by itself.
@@ -119,17 +124,17 @@ class Refinable:
         Raises:
             Misconfigured: it is exploded already; or the values are no expression, or of a column that was derived before.
         """
-        one = as_refined(self)
+        refined = as_refined(self)
         values = pl.col(column) if values is None else values
-        one.check("explode", values, "pl.col('items')")
-        if one.exploded is not None or column in one.derived:
+        refined.check("explode", values, "pl.col('items')")
+        if refined.exploded is not None or column in refined.derived:
             raise Misconfigured(
-                f"{one}: explode: {column}: {', '.join(one.made)} is made already; leave one of them out"
+                f"{refined}: explode: {column}: {', '.join(refined.new_columns)} is made already; leave one of them out"
             )
-        return replace(one, exploded=Explosion(column, values, otherwise))
+        return replace(refined, exploded=Explosion(column, values, otherwise))
 
 
-@dataclass(frozen=True)
+@declaration("an input")
 class Refined(Refinable):
     """What a job reads of a stream, or of a table of a job; the condition comes first, and the copies last.
 
@@ -140,28 +145,28 @@ class Refined(Refinable):
         exploded: the column of which an event may have several values.
     """
 
-    source: "Stream | JobTable"
+    source: Refinable
     condition: pl.Expr | None = None
     derived: Mapping[str, Derived] = field(default_factory=dict)
     exploded: Explosion | None = None
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def new_columns(self) -> tuple[str, ...]:
         """The columns that are not stored as the job reads them."""
         return (*self.derived, *([self.exploded.column] if self.exploded is not None else []))
 
-    def check(self, what: str, how: Derived, example: str, kinds: Any = pl.Expr) -> None:
+    def check(self, argument: str, value: Derived, example: str, kinds: Any = pl.Expr) -> None:
         """Check that an expression is one over stored columns.
 
         Raises:
             Misconfigured: it is none, or names a column that is made.
         """
-        require(f"{self}: {what}", how, kinds, f"an expression, such as {example}")
-        if isinstance(how, pl.Expr):
-            check_by_row(f"{self}: {what}", how)
-        if made := [name for name in roots_of(how) if name in self.made]:
+        require(f"{self}: {argument}", value, kinds, f"an expression, such as {example}")
+        if isinstance(value, pl.Expr):
+            check_by_row(f"{self}: {argument}", value)
+        if new := [name for name in roots_of(value) if name in self.new_columns]:
             raise Misconfigured(
-                f"{self}: {what} names {made[0]}, which is made of stored columns; give its expression, since all are over these"
+                f"{self}: {argument} names {new[0]}, which is made of stored columns; give its expression, since all are over these"
             )
 
     def __str__(self) -> str:
@@ -173,19 +178,19 @@ def as_refined(source: Any) -> Refined:
     return source if isinstance(source, Refined) else Refined(source)
 
 
-def roots_of(how: Derived) -> list[str]:
+def roots_of(derived: Derived) -> list[str]:
     """Return the columns of the event table that a derived column is computed from."""
-    return list(how.columns) if isinstance(how, PartOf) else how.meta.root_names()
+    return list(derived.columns) if isinstance(derived, PartOf) else derived.meta.root_names()
 
 
-def is_column(how: Derived | None) -> TypeGuard[pl.Expr]:
+def is_column(derived: Derived | None) -> TypeGuard[pl.Expr]:
     """Return whether a derived column is another name of a stored one."""
-    return isinstance(how, pl.Expr) and how.meta.is_column()
+    return isinstance(derived, pl.Expr) and derived.meta.is_column()
 
 
-def expression_of(how: Derived) -> pl.Expr:
+def expression_of(derived: Derived) -> pl.Expr:
     """Return the expression of a derived column. Call it where it is evaluated: `PartOf` refers to a file of the machine."""
-    return how.expression() if isinstance(how, PartOf) else how
+    return derived.expression() if isinstance(derived, PartOf) else derived
 
 
 def xxhash64(text: pl.Expr) -> pl.Expr:

@@ -17,11 +17,14 @@ A name that is no path (`speed [km/h]`) is only the name of a raw column.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 
 import pyarrow as pa
 from pyarrow import types
+
+from keyfold.schemas import to_names
+from keyfold.validation import declaration, given
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -35,7 +38,12 @@ ISO = "iso"
 """The format of ISO 8601, named where a column has times of several formats."""
 
 
-@dataclass(frozen=True, init=False)
+def _to_formats(value: str | Sequence[str]) -> tuple[str, ...]:
+    """Convert formats of times that are given as a sequence, or as one text."""
+    return () if value == "" else to_names(value)
+
+
+@declaration("a source")
 class Source:
     """The source of a column in raw data. In each row, the first of these with a value is used.
 
@@ -60,26 +68,17 @@ class Source:
         ('device.id',)
     """
 
-    names: tuple[str, ...]
-    path: bool
-    time: tuple[str, ...]
-    json: bool
-    place: bool
+    names: tuple[str, ...] = given(converter=to_names, default=())
+    path: bool = False
+    time: tuple[str, ...] = given(converter=_to_formats, default=())
+    _: KW_ONLY
+    json: bool = False
+    place: bool = False
 
-    def __init__(
-        self,
-        names: str | Sequence[str] = (),
-        path: bool = False,
-        time: str | Sequence[str] = (),
-        *,
-        json: bool = False,
-        place: bool = False,
-    ) -> None:
-        formats = ((time,) if time else ()) if isinstance(time, str) else tuple(time)
-        sources = (names,) if isinstance(names, str) else tuple(names)
-        values = {"names": sources, "path": path, "time": formats, "json": json, "place": place}
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+    @property
+    def has_time_formats(self) -> bool:
+        """Whether each of `time` is a unit or a format."""
+        return all(name in (*TIME_UNITS, ISO) or "%" in name for name in self.time)
 
     @property
     def raw_names(self) -> tuple[str, ...]:

@@ -1,23 +1,25 @@
 """Declare a stream: the columns of its events, their sources in raw data, validity rules, and what makes two events copies."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from datetime import timedelta
 from typing import Literal
 
 import polars as pl
 import pyarrow as pa
+from pyarrow import types
 
 from keyfold.columns import required
-from keyfold.schemas import names_of, stored_schema
-from keyfold.stream.checks import check_stream
+from keyfold.schemas import Columns, check_condition, to_name, to_names, to_stored_schema
 from keyfold.stream.file_format import FileFormat
+from keyfold.stream.nested import check_nested
 from keyfold.stream.refined import Refinable
-from keyfold.stream.source import INGESTED_AT, TIMESTAMP, Path, Source, list_of, read_schema
-from keyfold.times import as_duration
+from keyfold.stream.source import INGESTED_AT, ISO, TIME_UNITS, TIMESTAMP, Path, Source, list_of, read_schema
+from keyfold.times import to_duration
+from keyfold.validation import declaration, given, never_null, optional
 
 
-@dataclass(frozen=True)
+@declaration("rule {reason}")
 class Rule:
     """A validity rule: rows where `broken` is true go to quarantine with `reason`.
 
@@ -30,7 +32,41 @@ class Rule:
     broken: pl.Expr
 
 
-@dataclass(frozen=True)
+def _to_rules(value: Sequence[Rule]) -> tuple[Rule, ...]:
+    return tuple(value)
+
+
+def _to_columns(value: Columns) -> pa.Schema:
+    """Convert the columns of an event, of which ingest must read each."""
+    schema = to_stored_schema(value)
+    if INGESTED_AT in schema.names:
+        raise ValueError(
+            f"it has a column {INGESTED_AT}, a name that Keyfold needs for the time at which events arrive; call it otherwise, "
+            f"such as `received_at`, with sources={{'received_at': Source(('{INGESTED_AT}',))}}"
+        )
+    for column in schema:
+        if not _is_readable(column.type):
+            raise ValueError(
+                f"{column.name} is {column.type}, which ingest cannot read; take text, numbers, decimals, true or false, times "
+                f"({TIMESTAMP}), dates (date32), or lists or objects of them"
+            )
+    return schema
+
+
+def _is_readable(kind: pa.DataType) -> bool:
+    if types.is_struct(kind):
+        return all(_is_readable(field.type) for field in kind)
+    if types.is_list(kind):
+        return _is_readable(kind.value_type)
+    return kind in (TIMESTAMP, pa.date32()) or any(is_kind(kind) for is_kind in _READ)
+
+
+_READ = (
+    types.is_string, types.is_boolean, types.is_signed_integer, types.is_float32, types.is_float64, types.is_decimal128,
+)  # fmt: skip
+
+
+@declaration("stream {name}")
 class Stream(Refinable):
     """One kind of event. `where`, `derive` and `explode` refine it for a job that reads it.
 
@@ -85,34 +121,81 @@ class Stream(Refinable):
         ['user', 'at', 'ingested_at']
     """
 
-    name: str
-    schema: pa.Schema
+    name: str = given(converter=to_name)
+    schema: pa.Schema = given(converter=_to_columns)
     event_time: str
     missing_time: Literal["quarantine", "arrival"] = "quarantine"
     description: str = ""
     sources: Mapping[str, Source] = field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = given(converter=to_names, default=())
+    missing: tuple[str, ...] = given(converter=to_names, default=())
     format: FileFormat = field(default_factory=FileFormat)
-    event_id: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = ()
-    duplicate_window: timedelta = timedelta(days=7)
-    future_bound: timedelta = timedelta(days=1)
-    max_age: timedelta | None = None
+    event_id: tuple[str, ...] = given(converter=to_names, default=())
+    rules: tuple[Rule, ...] = given(converter=_to_rules, default=())
+    duplicate_window: timedelta = given(converter=to_duration, default=timedelta(days=7))
+    future_bound: timedelta = given(converter=to_duration, default=timedelta(days=1))
+    max_age: timedelta | None = given(converter=optional(to_duration), default=None)
     done_marker: bool = False
-    private: tuple[str, ...] = ()
+    private: tuple[str, ...] = given(converter=to_names, default=())
     max_line_bytes: int = 16 << 20
     max_file_bytes: int = 8 << 30
 
+    _ = never_null("schema", by=("event_time", "event_id"))
+
     def __post_init__(self) -> None:
-        for name in ("event_id", "private", "ignored", "missing"):
-            object.__setattr__(self, name, names_of(getattr(self, name)))
-        for name in ("duplicate_window", "future_bound", "max_age"):
-            if (given := getattr(self, name)) is not None:
-                object.__setattr__(self, name, as_duration(f"stream {self.name}: {name}", given))
-        never_null = (self.event_time, *self.event_id)
-        object.__setattr__(self, "schema", stored_schema(f"stream {self.name}: schema", self.schema, never_null))
-        check_stream(self)
+        self._check_names()
+        self._check_times()
+        for rule in self.rules:
+            check_condition(f"stream {self.name}: rule {rule.reason!r}", rule.broken, self.schema)
+        sources = {column: self.source(column) for column in self.schema.names}
+        check_nested(self.schema, sources, self.private, self.event_id)
+
+    def _check_names(self) -> None:
+        named = {
+            "event_time": () if self.event_time == INGESTED_AT else (self.event_time,),
+            "event_id": self.event_id,
+            "sources": tuple(self.sources),
+            "private": self.private,
+        }
+        for argument, columns in named.items():
+            if lacking := [column for column in columns if column not in self.schema.names]:
+                raise ValueError(
+                    f"{argument} names {', '.join(lacking)}, which its schema does not have; it has {', '.join(self.schema.names)}"
+                )
+
+    def _check_times(self) -> None:
+        if self.event_time != INGESTED_AT and (kind := self.schema.field(self.event_time).type) != TIMESTAMP:
+            raise ValueError(f"event_time {self.event_time} is {kind}; it must be {TIMESTAMP}")
+        by_arrival = self.missing_time == "arrival"
+        if by_arrival and self.event_time == INGESTED_AT:
+            raise ValueError("its event time is the arrival, which no message lacks: leave missing_time out")
+        if by_arrival and self.event_time in self.event_id:
+            raise ValueError(
+                f"event_id names {self.event_time}, and missing_time lets the arrival stand in for it: two messages without a time "
+                "that arrive together would be copies; leave it out of event_id, or leave event_id empty to keep all"
+            )
+        age = self.max_age
+        if age is not None and (age <= timedelta(0) or age < self.future_bound):
+            raise ValueError(
+                f"max_age is {age}, and future_bound {self.future_bound}: one event from that far ahead would make all events of "
+                "now too old; give a longer max_age, or a shorter future_bound"
+            )
+        if age is not None and by_arrival:
+            raise ValueError(
+                "max_age is measured from the newest event time, and missing_time lets the arrival stand in for it: older events "
+                "would then be too old; leave one of them out"
+            )
+        for name, source in self.sources.items():
+            if source.time and (self.schema.field(name).type != TIMESTAMP or not source.has_time_formats):
+                raise ValueError(
+                    f"the source of {name} says that its times are written as {', '.join(map(repr, source.time))}; that is for a column "
+                    f"of type {TIMESTAMP}, and one of {', '.join((*TIME_UNITS, ISO))} or a format such as %d/%m/%Y %H:%M"
+                )
+            if len(units := [unit for unit in source.time if unit in TIME_UNITS]) > 1:
+                raise ValueError(
+                    f"the source of {name} has numbers that count {' and '.join(units)} from 1970, and no number tells which; name "
+                    "one unit"
+                )
 
     def source(self, column: str) -> Source:
         """Return the source of a column."""

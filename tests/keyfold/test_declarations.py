@@ -73,7 +73,7 @@ UNTYPED_HOW: Any = "outer"
 UNTYPED_PERIOD: Any = "moth"
 UNTYPED_KEY: Any = pl.col("user")
 FAULTS: dict[str, Callable[[], Any]] = {
-    "stream My clicks: the name 'My clicks' must be lower-case": lambda: stream("My clicks", CLICK, event_time="at"),
+    "stream My clicks: name is 'My clicks': it must be lower-case": lambda: stream("My clicks", CLICK, event_time="at"),
     "must be lower-case": lambda: stream("a/../b", CLICK, event_time="at"),
     "schema: user is there twice": lambda: stream("clicks", [*CLICK, CLICK[0]], event_time="at"),
     "User and user differ in case alone|user and User differ in case alone": lambda: stream(
@@ -105,8 +105,8 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "event_id names click_id, which its schema does not have": lambda: stream(
         "clicks", CLICK, event_time="at", event_id="click_id"
     ),
-    "is no rule; give Rule": lambda: stream("clicks", CLICK, event_time="at", rules=(Rule("free", "cents < 0"),)),  # type: ignore[arg-type]
-    "job two words: the name .two words. must be lower-case": lambda: windows(
+    "rule free: broken is 'cents < 0'; it must be an expression, such as pl.col": lambda: stream("clicks", CLICK, event_time="at", rules=(Rule("free", "cents < 0"),)),  # type: ignore[arg-type]
+    "job two words: name is .two words.: it must be lower-case": lambda: windows(
         "two words", CLICKS, {}, key="user", length="1h"
     ),
     "an input is of 'clicks'; give the Stream itself": lambda: per_hour("clicks"),

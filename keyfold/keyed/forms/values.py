@@ -27,13 +27,13 @@ from pydantic import BaseModel
 from keyfold.errors import Misconfigured
 from keyfold.keyed.forms.expressions import expression_tree, plain_values
 from keyfold.keyed.forms.types import type_text
-from keyfold.keyed.job.inputs import Input, JobTable
+from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.lookups import Lookup
 from keyfold.keyed.job.operator_call import KEEPS_ORDER, MadeByCall, OperatorCall
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.schemas import declared_schema
-from keyfold.stream import Stream
+from keyfold.stream import JobTable, Stream
 from keyfold.stream.refined import Refined
 from keyfold.times import duration_text, in_utc, parsed_duration
 
@@ -105,7 +105,7 @@ class Forms:
             "derive": dict(refined.derived),
             "explode": refined.exploded,
             "final_at": pl.col(final) if isinstance(final, str) else final,
-            "columns": _chosen(label, input_.columns),
+            "columns": sorted(input_.columns) if isinstance(input_.columns, tuple) else input_.columns,
             "conserved": input_.conserved,
             "combine": input_.combine,
             "events": input_.events,
@@ -210,13 +210,6 @@ def text_to_sort(form: Form) -> str:
 
 def _named(kind: str, of: Any) -> dict[str, Any]:
     return {"$": kind, "of": of}
-
-
-def _chosen(label: str, columns: Any) -> Any:
-    if columns is None:
-        return None
-    by_name = isinstance(columns, Sequence) and all(isinstance(one, str) for one in columns)
-    return sorted(columns) if by_name else declared_schema(label, columns)
 
 
 def _is_empty(value: Any) -> bool:

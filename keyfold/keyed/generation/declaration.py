@@ -141,7 +141,7 @@ def _of_step(job: KeyedJob, forms: Forms) -> dict[str, Form]:
 
 
 def _as_read(input_: Input) -> dict[str, Form]:
-    stream, silence = input_.stream, input_.longest_silence
+    stream, silence = input_.stream, input_.idle_timeout
     return {
         "table": input_.table,
         "at": f"{input_.event_time} from {input_.time_from}" if input_.time_from else input_.event_time,

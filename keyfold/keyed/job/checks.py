@@ -1,7 +1,6 @@
 """Check the declaration of a job when it is made, and not during a run."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -107,8 +106,6 @@ def _check_input(at: str, key: tuple[str, ...], one: Input, *, is_only: bool) ->
             f"{at}: at is {time.name}, which may be NULL: declare it with nullable=False if no event lacks it, or leave such "
             f"events out: {one.stream.name}.where(pl.col({time.name!r}).is_not_null())"
         )
-    if (one.watermark_delay, one.longest_silence)[1] == timedelta(0):
-        raise Misconfigured(f"{at}: idle_timeout is 0s; it must be longer than nothing")
     _check_condition(at, one)
     _check_lateness(at, one)
     if one.combine is not None and not is_only:

@@ -38,7 +38,7 @@ from keyfold.columns import passed_on
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.checks import check_inputs, check_job
 from keyfold.keyed.job.event_frames import joined_schema
-from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, Input, JobTable, Source, as_input
+from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, Input, Source, as_input
 from keyfold.keyed.job.lookups import Lookup
 from keyfold.keyed.job.operator_call import OperatorCall
 from keyfold.keyed.job.parameters import JobParameters, changed_by
@@ -47,7 +47,7 @@ from keyfold.keyed.job.step import BoundStep, StepFunction
 from keyfold.keyed.job.tables import OutputTable, changes_of, name_of_changes
 from keyfold.privacy import private_columns
 from keyfold.schemas import Columns, check_name, names_of, require
-from keyfold.stream import Stream
+from keyfold.stream import JobTable, Stream
 
 _KEY_GROUPS = 64
 
@@ -226,7 +226,7 @@ class KeyedJob:
     @property
     def idle_timeout(self) -> timedelta | None:
         """How long all inputs are silent until event time advances by the time that has passed; None for never."""
-        timeouts = [one.longest_silence for one in self.inputs.values()]
+        timeouts = [one.idle_timeout for one in self.inputs.values()]
         known = [one for one in timeouts if one is not None]
         return max(known) if len(known) == len(timeouts) else None
 

@@ -1,29 +1,31 @@
 """Declare the inputs of a job: event tables of streams, and tables of other jobs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, field, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, cast
 
 import polars as pl
 import pyarrow as pa
+from pydantic import model_validator
+from pydantic_core import ArgsKwargs
 
 from keyfold.columns import column
-from keyfold.errors import Misconfigured
-from keyfold.schemas import Columns, arrow_type, declared_schema, field_of, require, type_of
-from keyfold.stream import INGESTED_AT, Stream
+from keyfold.errors import Misconfigured, Unfit
+from keyfold.schemas import Columns, arrow_type, field_of, to_names, to_schema, type_of
+from keyfold.stream import INGESTED_AT, JobTable, Stream
 from keyfold.stream.refined import (
     Derived,
     Explosion,
-    Refinable,
     Refined,
     as_refined,
     expression_of,
     is_column,
     roots_of,
 )
-from keyfold.times import as_duration
+from keyfold.times import to_duration
+from keyfold.validation import declaration, given, optional
 
 INPUT = "input"
 """Reserved column of events of several inputs, and of their late table: the name of the row's input."""
@@ -34,42 +36,30 @@ STEP_DECIDES = pl.lit(None, pl.Datetime("us", "UTC"))
 """The value of `Input.final_at` of a job whose step gets all events, however late, and returns the late ones (`Step.late`)."""
 
 
-@dataclass(frozen=True)
-class JobTable(Refinable):
-    """A table of another job as an input (`Input`), made by `KeyedJob.table` or `KeyedJob.changes`.
-
-    The watermark of such an input is the producer's watermark less `Input.delay`. So event time advances also when the
-    producer writes no rows. Rows further behind the producer's watermark than that delay are late.
-
-    Attributes:
-        job: name of the producer.
-        name: name of the table.
-        schema: its columns.
-        private: its private columns.
-        are_changes: whether it has the changes of an upsert table, whose times are the producer's watermarks.
-
-    Example:
-        >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
-        >>> RIDE_SUMMARIES.table("long_rides").job
-        'ride_summaries'
-    """
-
-    job: str
-    name: str
-    schema: pa.Schema
-    private: tuple[str, ...] = ()
-    are_changes: bool = False
-    # As a `Stream` has it: no row of a job's table has its arrival for a time.
-    missing_time: Literal["quarantine"] = field(init=False, default="quarantine")
-    event_time: str = field(init=False, default="")
-
-    @property
-    def event_schema(self) -> pa.Schema:
-        """Its columns; a `Stream` has a property of the same name."""
-        return self.schema
+def _to_silence(value: timedelta | str) -> timedelta:
+    silence = to_duration(value)
+    if not silence:
+        raise Unfit("it must be longer than nothing")
+    return silence
 
 
-@dataclass(frozen=True)
+def _to_columns(value: Columns | Sequence[str]) -> pa.Schema | tuple[str, ...]:
+    if isinstance(value, Sequence) and all(isinstance(name, str) for name in value):
+        return to_names(cast(Sequence[str], value))
+    return to_schema(cast(Columns, value))
+
+
+def _to_source(value: Stream | JobTable | Refined) -> Stream | JobTable | Refined:
+    read: Any = value.source if isinstance(value, Refined) else value
+    if not isinstance(read, Stream | JobTable):
+        name = f"the job {read.name}" if hasattr(read, "tables") else repr(read)
+        raise Misconfigured(
+            f"an input is of {name}; give the Stream itself, or a table of a job (`job.table()`), and not its name"
+        )
+    return value
+
+
+@declaration(lambda arguments: f"input {as_refined(arguments['source']).source.name}")
 class Input:
     """An input of a job: a stream's event table, or a table of another job, and how the job reads it.
 
@@ -107,39 +97,30 @@ class Input:
         ['card', 'at']
     """
 
-    source: Stream | JobTable | Refined
+    source: Stream | JobTable | Refined = given(converter=_to_source)
     at: str = ""
     _: KW_ONLY
-    delay: timedelta | str | None = None
-    final_at: pl.Expr | str | None = None
-    columns: Columns | Sequence[str] | None = None
-    idle_timeout: timedelta | str | None = None
+    delay: timedelta | None = given(converter=optional(to_duration), default=None)
+    final_at: pl.Expr | str | None = given(default=None, fits="a column's name, an expression, or STEP_DECIDES")
+    columns: pa.Schema | tuple[str, ...] | None = given(converter=optional(_to_columns), default=None)
+    idle_timeout: timedelta | None = given(converter=optional(_to_silence), default=None)
     conserved: bool = True
     combine: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     events: pl.Expr = field(default_factory=pl.len)
     time_from: str = ""
     computed: Mapping[str, pl.Expr] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.stream, Stream | JobTable):
-            what: Any = self.stream
-            given = f"the job {what.name}" if hasattr(what, "tables") else repr(what)
-            raise Misconfigured(
-                f"an input is of {given}; give the Stream itself, or a table of a job (`job.table()`), and not its name"
-            )
-        where = f"input {self.stream.name}"
-        require(
-            f"{where}: final_at", self.final_at, pl.Expr | str | None, "a column's name, an expression, or STEP_DECIDES"
-        )
-        for name, length in (("delay", self.delay), ("idle_timeout", self.idle_timeout)):
-            if length is not None:
-                as_duration(f"{where}: {name}", length)
-        derived = self.refined.derived
-        if is_column(renamed := derived.get(self.at)):
-            # The time by another name: two inputs may have it by one.
-            others = {name: how for name, how in derived.items() if name != self.at}
-            object.__setattr__(self, "source", replace(self.refined, derived=others))
-            object.__setattr__(self, "time_from", self.time_from or renamed.meta.output_name())
+    @model_validator(mode="before")
+    @classmethod
+    def _with_time_by_another_name(cls, arguments: ArgsKwargs) -> ArgsKwargs:
+        """Read the time of a derived column where it is stored: two inputs may have theirs by one name."""
+        named = dict(arguments.kwargs or {})
+        source, at = named.get("source"), named.get("at", "")
+        if isinstance(source, Refined) and is_column(renamed := source.derived.get(at)):
+            others = {name: value for name, value in source.derived.items() if name != at}
+            named["source"] = replace(source, derived=others)
+            named["time_from"] = named.get("time_from") or renamed.meta.output_name()
+        return ArgsKwargs((), named)
 
     @property
     def refined(self) -> Refined:
@@ -149,7 +130,7 @@ class Input:
     @property
     def stream(self) -> Stream | JobTable:
         """The stream, or the table of a job, that is read."""
-        return self.refined.source
+        return cast(Stream | JobTable, self.refined.source)
 
     @property
     def condition(self) -> pl.Expr | None:
@@ -174,10 +155,11 @@ class Input:
     def roots(self) -> set[str]:
         """The columns of the table that others are computed of."""
         derived, computed = (
-            {root for how in columns.values() for root in roots_of(how)} for columns in (self.derived, self.computed)
+            {root for value in columns.values() for root in roots_of(value)}
+            for columns in (self.derived, self.computed)
         )
         of_lists = set() if self.exploded is None else set(self.exploded.values.meta.root_names())
-        return derived | of_lists | computed.difference(self.refined.made)
+        return derived | of_lists | computed.difference(self.refined.new_columns)
 
     @property
     def event_time(self) -> str:
@@ -189,12 +171,7 @@ class Input:
         """How far the watermark stays behind (`delay`)."""
         # The time of a change is the producer's watermark, which two batches may share. An event at the watermark is late.
         least = timedelta(microseconds=isinstance(self.stream, JobTable) and self.stream.are_changes)
-        return least if self.delay is None else max(least, as_duration("delay", self.delay))
-
-    @property
-    def longest_silence(self) -> timedelta | None:
-        """How long the input is waited for (`idle_timeout`)."""
-        return None if self.idle_timeout is None else as_duration("idle_timeout", self.idle_timeout)
+        return max(least, self.delay or timedelta(0))
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -245,13 +222,14 @@ class Input:
 
     def may_lack(self, column_: pa.Field) -> bool:
         """Return whether an event may have no value in a column: it is nullable, and the condition names nothing it is made of."""
-        how, named = self.derived.get(column_.name), [] if self.condition is None else self.condition.meta.root_names()
-        if not column_.nullable or how is None:
+        derived = self.derived.get(column_.name)
+        named = [] if self.condition is None else self.condition.meta.root_names()
+        if not column_.nullable or derived is None:
             return column_.nullable and column_.name not in named
         # By its text, since an evaluation starts threads, which a fork after an import lacks. A run looks at the values.
-        is_filled = any(f".{one}(" in str(expression_of(how)) for one in ("fill_null", "coalesce"))
-        columns = [self.stream.event_schema.field(one) for one in roots_of(how)]
-        return not is_filled and any(one.nullable and one.name not in named for one in columns)
+        is_filled = any(f".{function}(" in str(expression_of(derived)) for function in ("fill_null", "coalesce"))
+        roots = [self.stream.event_schema.field(name) for name in roots_of(derived)]
+        return not is_filled and any(root.nullable and root.name not in named for root in roots)
 
     def check_key(self, where: str, column_: pa.Field) -> None:
         """Check that no event lacks a column of the key.
@@ -260,10 +238,12 @@ class Input:
             Misconfigured: one may.
         """
         if self.may_lack(column_):
-            how = self.derived.get(column_.name)
-            root = column_.name if how is None else roots_of(how)[0]
+            derived = self.derived.get(column_.name)
+            root = column_.name if derived is None else roots_of(derived)[0]
             remedy = (
-                "declare it with nullable=False if no event lacks it" if how is None else "derive it with `fill_null`"
+                "declare it with nullable=False if no event lacks it"
+                if derived is None
+                else "derive it with `fill_null`"
             )
             raise Misconfigured(
                 f"{where}: key column {column_.name} may be NULL, and NULL equals nothing, not even itself: {remedy}, or leave "
@@ -298,57 +278,57 @@ def as_input(source: Source) -> Input:
     return source if isinstance(source, Input) else Input(source)
 
 
-def events_schema(one: Input) -> pa.Schema:
+def events_schema(input_: Input) -> pa.Schema:
     """Return the columns of an input's events: those it declares, with names looked up in the table and among what is derived.
 
     Raises:
         Misconfigured: a name is of no column, or a derived column does not fit the table.
     """
-    declared = one.columns
-    table = one.stream.event_schema
-    if one.event_time not in table.names and one.time_from:
-        table = table.append(table.field(one.time_from).with_name(one.event_time))
-    made = one.refined.made
-    if declared is None:
-        declared = [*(name for name in table.names if name not in made), *made]
-    elif not isinstance(declared, Sequence) or not all(isinstance(name, str) for name in declared):
-        return declared_schema(f"input {one.stream.name}: columns", declared)
+    table = input_.stream.event_schema
+    if input_.event_time not in table.names and input_.time_from:
+        table = table.append(table.field(input_.time_from).with_name(input_.event_time))
+    new = input_.refined.new_columns
+    names = input_.columns
+    if isinstance(names, pa.Schema):
+        return names
+    if names is None:
+        names = [*(name for name in table.names if name not in new), *new]
     fields = []
-    for name in declared:
-        if name in one.derived:
-            fields.append(_derived_field(one, name, one.derived[name]))
-        elif one.exploded is not None and name == one.exploded.column:
-            fields.append(_exploded_field(one, one.exploded))
+    for name in names:
+        if name in input_.derived:
+            fields.append(_derived_field(input_, name, input_.derived[name]))
+        elif input_.exploded is not None and name == input_.exploded.column:
+            fields.append(_exploded_field(input_, input_.exploded))
         else:
-            fields.append(field_of(f"input {one.stream.name}: columns", name, table))
+            fields.append(field_of(f"input {input_.stream.name}: columns", name, table))
     return pa.schema(fields)
 
 
-def _derived_field(one: Input, name: str, how: Derived) -> pa.Field:
-    table = one.stream.event_schema
-    roots = [field_of(f"input {one.stream.name}: derive: {name}", root, table) for root in roots_of(how)]
-    made = _type_of(one, f"derive: {name}", expression_of(how))
+def _derived_field(input_: Input, name: str, derived: Derived) -> pa.Field:
+    table = input_.stream.event_schema
+    roots = [field_of(f"input {input_.stream.name}: derive: {name}", root, table) for root in roots_of(derived)]
+    kind = _type_of(input_, f"derive: {name}", expression_of(derived))
     lineage = [root.name for root in roots]
-    if is_column(how):
+    if is_column(derived):
         return roots[0].with_name(name)
     nullable = any(root.nullable for root in roots)
-    return column(name, arrow_type(made), f"Computed from {', '.join(lineage)}", lineage=lineage, nullable=nullable)
+    return column(name, arrow_type(kind), f"Computed from {', '.join(lineage)}", lineage=lineage, nullable=nullable)
 
 
-def _exploded_field(one: Input, how: Explosion) -> pa.Field:
-    roots = how.values.meta.root_names()
+def _exploded_field(input_: Input, explosion: Explosion) -> pa.Field:
+    roots = explosion.values.meta.root_names()
     for root in roots:
-        field_of(f"input {one.stream.name}: explode: {how.column}", root, one.stream.event_schema)
-    made = _type_of(one, f"explode: {how.column}", how.values)
-    if not isinstance(made, pl.List):
-        raise Misconfigured(f"input {one.stream.name}: explode: the values are {made}; they must be a list")
-    return column(how.column, arrow_type(made.inner), f"One of {', '.join(roots)}", lineage=roots, nullable=False)
+        field_of(f"input {input_.stream.name}: explode: {explosion.column}", root, input_.stream.event_schema)
+    kind = _type_of(input_, f"explode: {explosion.column}", explosion.values)
+    if not isinstance(kind, pl.List):
+        raise Misconfigured(f"input {input_.stream.name}: explode: the values are {kind}; they must be a list")
+    return column(explosion.column, arrow_type(kind.inner), f"One of {', '.join(roots)}", lineage=roots, nullable=False)
 
 
-def _type_of(one: Input, what: str, how: pl.Expr) -> pl.DataType:
+def _type_of(input_: Input, argument: str, expression: pl.Expr) -> pl.DataType:
     try:
-        return type_of(how, pl.Schema(one.stream.event_schema))
+        return type_of(expression, pl.Schema(input_.stream.event_schema))
     except pl.exceptions.PolarsError as error:
         raise Misconfigured(
-            f"input {one.stream.name}: {what} does not fit {one.table}: {str(error).splitlines()[0]}"
+            f"input {input_.stream.name}: {argument} does not fit {input_.table}: {str(error).splitlines()[0]}"
         ) from None

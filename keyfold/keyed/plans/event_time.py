@@ -112,7 +112,7 @@ class EventTime:
         # A producer that advances its watermark is not idle, also if it writes no rows.
         if produced is not None and (newest is None or produced > newest):
             return False
-        timeout, since = self._job.inputs[name].longest_silence, self._before[name].arrived_at
+        timeout, since = self._job.inputs[name].idle_timeout, self._before[name].arrived_at
         return timeout is not None and since is not None and self._processing_time - since >= timeout
 
     def _after(self, name: str, came: NewestTimes | None, bounds: BoundsOfTime) -> InputTime:

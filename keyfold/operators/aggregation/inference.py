@@ -74,7 +74,7 @@ class OutputColumns:
                 "an expression, such as pl.col('cents') / pl.col('clicks')",
             )
             check_by_row(f"job {self.job}: then: {name}", how)
-        known = [name for name in (*one.stream.event_schema.names, *one.refined.made) if name != one.event_time]
+        known = [name for name in (*one.stream.event_schema.names, *one.refined.new_columns) if name != one.event_time]
         for name in self.key:
             if name == one.event_time:
                 raise Misconfigured(

@@ -149,7 +149,7 @@ def sides_of(
 def _without_arrival(side: Named) -> Named:
     """Leave out `ingested_at`, which Keyfold adds to each stream and both sides would have, unless the input asks for it."""
     name, input_ = side
-    is_ours = isinstance(input_.stream, Stream) and INGESTED_AT not in (input_.event_time, *input_.refined.made)
+    is_ours = isinstance(input_.stream, Stream) and INGESTED_AT not in (input_.event_time, *input_.refined.new_columns)
     if input_.columns is not None or not is_ours:
         return side
     return name, replace(input_, columns=[column for column in input_.schema.names if column != INGESTED_AT])

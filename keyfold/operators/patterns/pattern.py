@@ -93,7 +93,7 @@ def pattern(
     known, taken = _columns(f"job {name}", source, key, patterns, keep)
     # In the order of the stream's columns, by which ties are ordered.
     readable = _readable(source)
-    events = pa.schema([one for one in readable if one.name in known or one.name in source.refined.made])
+    events = pa.schema([one for one in readable if one.name in known or one.name in source.refined.new_columns])
     others = [field if field.name in key else field.with_nullable(True) for field in events]
     of_steps = [
         events.field(origin).with_name(one).with_nullable(True)
@@ -208,7 +208,7 @@ def _columns(
 
 def _readable(source: Input) -> pa.Schema:
     """Return the columns of the stream, in its order, and those that are made of them."""
-    made = {name: source.schema.field(name) for name in source.refined.made}
+    made = {name: source.schema.field(name) for name in source.refined.new_columns}
     stored = {one.name: one for one in source.stream.event_schema}
     return pa.schema([*(stored | made).values()])
 
