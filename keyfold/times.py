@@ -278,6 +278,18 @@ def to_duration(value: timedelta | str) -> timedelta:
     return duration
 
 
+def to_silence(value: timedelta | str) -> timedelta:
+    """As `to_duration`, for a duration that is longer than nothing.
+
+    Raises:
+        Unfit: as there, or it is zero.
+    """
+    silence = to_duration(value)
+    if not silence:
+        raise Unfit("it must be longer than nothing")
+    return silence
+
+
 def as_duration(where: str, value: timedelta | str) -> timedelta:
     """As `to_duration`, for an argument of a function.
 
@@ -287,7 +299,7 @@ def as_duration(where: str, value: timedelta | str) -> timedelta:
     try:
         return to_duration(value)
     except Unfit as error:
-        raise Misconfigured(f"{where} is {value!r}: {error}") from None
+        raise Misconfigured(f"{where} is {value if isinstance(value, timedelta) else repr(value)}: {error}") from None
 
 
 def duration_text(duration: timedelta) -> str:

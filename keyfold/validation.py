@@ -23,6 +23,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from functools import wraps
 from typing import Annotated, Any, TypeVar, cast, dataclass_transform, overload
 
@@ -168,13 +169,14 @@ def _fault(name: str, fits: str, value: Any, details: Sequence[_Detail]) -> str:
         is_inside = isinstance(value, Mapping) and step in value
         if is_inside or (isinstance(value, Sequence) and isinstance(step, int)):
             name, value = f"{name}: {step}", value[step]
+    shown = str(value) if isinstance(value, timedelta) else repr(value)
     raised = detail.get("ctx", {}).get("error")
     if isinstance(raised, Unfit):
-        return f"{name} is {value!r}: {raised}"
+        return f"{name} is {shown}: {raised}"
     if raised is not None:
         return f"{name}: {raised}" if name else str(raised)
     texts = dict.fromkeys(_FITTING.get(detail["type"], _by_type)(detail) for detail in details)
-    return f"{name} is {value!r}; it must be {fits or ' or '.join(text for text in texts if text)}"
+    return f"{name} is {shown}; it must be {fits or ' or '.join(text for text in texts if text)}"
 
 
 def _by_type(detail: _Detail) -> str:

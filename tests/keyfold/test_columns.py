@@ -40,7 +40,7 @@ def test_a_declared_column_is_the_field_that_it_says_whatever_is_told_of_it():
 def test_columns_in_a_list_may_be_pairs_of_a_name_and_a_type_of_arrow_or_polars():
     kinds = {"a": pl.Int64, "b": pa.string()}
     assert declared_schema("t", cast(Any, [*kinds.items()])) == declared_schema("t", kinds)
-    with pytest.raises(KeyfoldError, match="t has 'a'; give column"):
+    with pytest.raises(KeyfoldError, match="t: 'a' is no column; give column"):
         declared_schema("t", cast(Any, ["a"]))
 
 

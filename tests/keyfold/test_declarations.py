@@ -121,6 +121,13 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "input clicks: delay is '5 minutes': write a number": lambda: Input(CLICKS, delay="5 minutes"),
     "input clicks: delay is '-5m'": lambda: Input(CLICKS, delay="-5m"),
     "input clicks: idle_timeout is 'soon'": lambda: Input(CLICKS, idle_timeout="soon"),
+    "input clicks: idle_timeout is '0s': it must be longer than nothing": lambda: Input(CLICKS, idle_timeout="0s"),
+    "stream clicks: Stream has no argument evnt_id; did you mean event_id": lambda: stream(
+        "clicks", CLICK, "at", evnt_id="user"
+    ),
+    "stream clicks: event_time is missing": lambda: stream("clicks", CLICK),
+    r"stream clicks: rules: 0 is 'free'; it must be of type Rule": lambda: stream("clicks", CLICK, "at", rules=["free"]),
+    "stream clicks: done_marker is 1; it must be True or False": lambda: stream("clicks", CLICK, "at", done_marker=1),
     r"n is 'count'; it must be an aggregate, such as count\(\)": lambda: per_hour(of={"n": "count"}),
     "no column cent; did you mean cents": lambda: per_hour(of={"n": sum_of("cent")}),
     "the value of sum is 3; it must be a column's name": lambda: sum_of(3),  # type: ignore[arg-type]
@@ -229,7 +236,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     ),
     "final_at: .*max.* takes several rows together": lambda: job(inputs=Input(CLICKS, final_at=pl.col("at").max())),
     "table visits: the key lacks user of the job's key": lambda: job(tables=Upsert({"n": pl.Int64}, "n")),
-    "table visits: events is 'n'; it must be an expression": lambda: job(tables=Append(CLICK, events=UNTYPED_NAME)),
+    "table: events is 'n'; it must be an expression, such as pl.col": lambda: job(tables=Append(CLICK, events=UNTYPED_NAME)),
     "parameter: change is 'never'; it must be one of free, migrate, refresh": lambda: parameter(1, change=NEVER),
     "lookup p.csv: key names usr, which its columns lack": lambda: Lookup("p.csv", {"user": pl.String}, "usr"),
     "key's column user is string in clicks, and int64 in l": lambda: lookup_join(

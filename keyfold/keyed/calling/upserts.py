@@ -6,20 +6,16 @@ call of a batch writes rows of the key: an upsert table has the job's key in its
 keys that it was called with.
 """
 
-from typing import TYPE_CHECKING
-
 import polars as pl
 
 from keyfold.errors import counted
+from keyfold.keyed.calling.step_call import Called
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import AnswerError, polars_schema
 from keyfold.lakehouse.merging import check_one_row_per_key
 
-if TYPE_CHECKING:
-    from keyfold.keyed.calling.step_call import Called
 
-
-def one_row_per_key(job: KeyedJob, called: "Called", keys: pl.DataFrame) -> "Called":
+def one_row_per_key(job: KeyedJob, called: Called, keys: pl.DataFrame) -> Called:
     """Return the result of all calls for some keys, with the last row of each key of an upsert table.
 
     Args:

@@ -12,7 +12,7 @@ from pydantic import model_validator
 from pydantic_core import ArgsKwargs
 
 from keyfold.columns import column
-from keyfold.errors import Misconfigured, Unfit
+from keyfold.errors import Misconfigured
 from keyfold.schemas import Columns, arrow_type, field_of, to_names, to_schema, type_of
 from keyfold.stream import INGESTED_AT, JobTable, Stream
 from keyfold.stream.refined import (
@@ -24,7 +24,7 @@ from keyfold.stream.refined import (
     is_column,
     roots_of,
 )
-from keyfold.times import to_duration
+from keyfold.times import to_duration, to_silence
 from keyfold.validation import declaration, given, optional
 
 INPUT = "input"
@@ -34,13 +34,6 @@ EVENT_TIME = "event_time"
 
 STEP_DECIDES = pl.lit(None, pl.Datetime("us", "UTC"))
 """The value of `Input.final_at` of a job whose step gets all events, however late, and returns the late ones (`Step.late`)."""
-
-
-def _to_silence(value: timedelta | str) -> timedelta:
-    silence = to_duration(value)
-    if not silence:
-        raise Unfit("it must be longer than nothing")
-    return silence
 
 
 def _to_columns(value: Columns | Sequence[str]) -> pa.Schema | tuple[str, ...]:
@@ -103,7 +96,7 @@ class Input:
     delay: timedelta | None = given(converter=optional(to_duration), default=None)
     final_at: pl.Expr | str | None = given(default=None, fits="a column's name, an expression, or STEP_DECIDES")
     columns: pa.Schema | tuple[str, ...] | None = given(converter=optional(_to_columns), default=None)
-    idle_timeout: timedelta | None = given(converter=optional(_to_silence), default=None)
+    idle_timeout: timedelta | None = given(converter=optional(to_silence), default=None)
     conserved: bool = True
     combine: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     events: pl.Expr = field(default_factory=pl.len)

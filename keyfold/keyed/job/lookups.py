@@ -5,8 +5,7 @@ a digest of its bytes. The plan names that file. So a repeated batch gets the sa
 applies from the next run on; rows that are written do not change.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -17,11 +16,12 @@ import xxhash
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from keyfold.errors import Damaged, InvalidData, Misconfigured, NotFound
+from keyfold.errors import Damaged, InvalidData, NotFound
 from keyfold.lakehouse.files import new_file
 from keyfold.privacy import MASK
-from keyfold.schemas import Columns, declared_schema, names_of
+from keyfold.schemas import to_names, to_schema
 from keyfold.storage.place import Place, to_place
+from keyfold.validation import declaration, given, never_null
 
 _LINES = (".ndjson", ".jsonl")
 _FORMS = (".parquet", ".csv", *_LINES)
@@ -30,7 +30,7 @@ _MOST_BYTES = 256 << 20
 """Size of the largest lookup, since every worker holds it in memory. Read a larger table as a stream, with an as-of join."""
 
 
-@dataclass(frozen=True, init=False)
+@declaration("lookup {path}")
 class Lookup:
     """A small table that a job's step gets whole, as one of its inputs.
 
@@ -47,23 +47,17 @@ class Lookup:
     """
 
     path: str
-    columns: pa.Schema
-    key: tuple[str, ...]
-    private: tuple[str, ...]
+    columns: pa.Schema = given(converter=to_schema)
+    key: tuple[str, ...] = given(converter=to_names)
+    private: tuple[str, ...] = given(converter=to_names, default=())
+    _ = never_null("columns", by=("key",))
 
-    def __init__(
-        self, path: str, columns: Columns, key: str | Sequence[str], private: str | Sequence[str] = ()
-    ) -> None:
-        of_key = names_of(key)
-        declared = declared_schema(f"lookup {path}: columns", columns, never_null=of_key)
-        for name, value in (("path", path), ("columns", declared), ("key", of_key), ("private", names_of(private))):
-            object.__setattr__(self, name, value)
+    def __post_init__(self) -> None:
         if not self.key:
-            raise Misconfigured(f"lookup {self.path}: key is empty; a lookup has one row a key")
-        if lacking := [name for name in self.key if name not in self.columns.names]:
-            raise Misconfigured(f"lookup {self.path}: key names {', '.join(lacking)}, which its columns lack")
-        if lacking := [name for name in self.private if name not in self.columns.names]:
-            raise Misconfigured(f"lookup {self.path}: private names {', '.join(lacking)}, which its columns lack")
+            raise ValueError("key is empty; a lookup has one row a key")
+        for argument, names in (("key", self.key), ("private", self.private)):
+            if lacking := [name for name in names if name not in self.columns.names]:
+                raise ValueError(f"{argument} names {', '.join(lacking)}, which its columns lack")
 
     @property
     def schema(self) -> pa.Schema:

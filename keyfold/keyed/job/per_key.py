@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import polars as pl
 import pyarrow as pa
 
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import Clock, Step, StepFunction
 from keyfold.keyed.rows.codec import AnswerError, polars_schema
-
-if TYPE_CHECKING:
-    from keyfold.keyed.job.contract import KeyedJob
 
 Record = Mapping[str, Any]
 """A row by column names, with Python values; times are `datetime` in UTC."""
@@ -55,7 +53,7 @@ class PerKey:
 
     handler: KeyHandler
 
-    def bound(self, job: "KeyedJob") -> StepFunction:
+    def bound(self, job: KeyedJob) -> StepFunction:
         """Return the step of a job."""
         return _step(
             self.handler,

@@ -1,16 +1,19 @@
 """Declare the state of a job."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+from functools import cached_property
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Misconfigured
-from keyfold.schemas import Columns, declared_schema
+from keyfold.schemas import to_schema
+from keyfold.validation import declaration
 
 
-@dataclass(frozen=True)
+@declaration("state")
 class State:
     """The state that a job keeps: rows of a key, of which there may be any number.
 
@@ -28,25 +31,28 @@ class State:
         ['user', 'clicks']
     """
 
-    columns: Columns
+    columns: pa.Schema | Mapping[str, Any] | Sequence[Any]
     version: int = 1
     migrations: Mapping[int, Callable[[pl.DataFrame], pl.DataFrame]] = field(default_factory=dict)
     events: pl.Expr = field(default_factory=pl.len)
     one_per_key: pl.Expr | None = None
-    schema: pa.Schema = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "schema", declared_schema("state", self.columns))
+        _ = self.schema
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Its columns, as they are declared."""
+        return to_schema(self.columns)
 
     def with_key(self, where: str, key: Sequence[pa.Field]) -> "State":
         """Return the state with the columns of the key, which a dict may leave out."""
         if not isinstance(self.columns, Mapping):
             return self
-        names = [one.name for one in key]
-        declared = declared_schema(f"{where}: state", self.columns)
-        for one in key:
-            if one.name in declared.names and declared.field(one.name).type != one.type:
+        names = [column.name for column in key]
+        for column in key:
+            if column.name in self.schema.names and (kind := self.schema.field(column.name).type) != column.type:
                 raise Misconfigured(
-                    f"{where}: state: key column {one.name} is {declared.field(one.name).type}, and {one.type} in the events"
+                    f"{where}: state: key column {column.name} is {kind}, and {column.type} in the events"
                 )
-        return replace(self, columns=pa.schema([*key, *(one for one in declared if one.name not in names)]))
+        return replace(self, columns=pa.schema([*key, *(column for column in self.schema if column.name not in names)]))

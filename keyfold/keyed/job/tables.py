@@ -1,7 +1,7 @@
 """Declare the tables that a job writes, and the columns of changes of upsert tables."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 import polars as pl
@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from keyfold.columns import column, lineage_of, required
 from keyfold.errors import Misconfigured
-from keyfold.schemas import Columns, check_name, names_of, stored_schema
+from keyfold.schemas import Columns, check_name, to_names, to_stored_schema
 from keyfold.stream import TIMESTAMP
+from keyfold.validation import declaration, given, never_null
 
 
-@dataclass(frozen=True)
+@declaration("table {name}")
 class OutputTable:
     """A table that a job writes; declare it as `Append` or `Upsert`.
 
@@ -28,13 +29,27 @@ class OutputTable:
             events of its own, and replaces one of others. Otherwise they are those in the rows that the table has.
     """
 
-    schema: pa.Schema
+    schema: pa.Schema = given(converter=to_stored_schema)
     name: str = ""
-    key: tuple[str, ...] = ()
+    key: tuple[str, ...] = given(converter=to_names, default=())
     events: pl.Expr = field(default_factory=pl.len)
     description: str = ""
     changes: bool = False
     counts_written: bool = False
+    _ = never_null("schema", by=("key",))
+
+    def __post_init__(self) -> None:
+        lacking = [name for name in self.key if name not in self.schema.names]
+        if lacking:
+            raise ValueError(f"key has no column {', '.join(lacking)}; it has {', '.join(self.schema.names)}")
+        if nullable := [name for name in self.key if self.schema.field(name).nullable]:
+            raise ValueError(
+                f"key column {', '.join(nullable)} may be NULL, and NULL equals nothing, not even itself: declare it with "
+                "nullable=False, and see that no event lacks it"
+            )
+        names = schema_of_changes(self.schema, self.key).names if self.changes else []
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"its changes would have two columns {', '.join(twice)}; rename its own")
 
     @property
     def mode(self) -> Literal["append", "upsert"]:
@@ -65,7 +80,7 @@ def Append(columns: Columns, *, name: str = "", events: pl.Expr | None = None, d
         >>> Append({"user": pl.String, "clicks": pl.Int64}, name="long_visits").schema.names
         ['user', 'clicks']
     """
-    return OutputTable(stored_schema(f"table {name}".rstrip(), columns), name, (), _counted(name, events), description)
+    return OutputTable(columns, name, (), _counted(name, events), description)
 
 
 def Upsert(
@@ -91,16 +106,10 @@ def Upsert(
         >>> Upsert({"user": pl.String, "clicks": pl.Int64}, "user").key
         ('user',)
     """
-    of_key, where = names_of(key), f"table {name}".rstrip()
-    schema = stored_schema(where, columns, never_null=of_key)
-    if not of_key:
-        raise Misconfigured(f"{where}: key is empty; an upsert table has one row per key")
-    require_columns(f"{where}: key", of_key, schema)
-    require_not_null(f"{where}: key", of_key, schema)
-    names = schema_of_changes(schema, of_key).names if changes else []
-    if twice := sorted({one for one in names if names.count(one) > 1}):
-        raise Misconfigured(f"{where}: its changes would have two columns {', '.join(twice)}; rename its own")
-    return OutputTable(schema, name, of_key, _counted(name, events), description, changes)
+    table = OutputTable(columns, name, key, _counted(name, events), description, changes)
+    if not table.key:
+        raise Misconfigured(f"{f'table {name}'.rstrip()}: key is empty; an upsert table has one row per key")
+    return table
 
 
 def of_own_events(where: str, table: OutputTable, counted: str) -> OutputTable:
@@ -168,9 +177,14 @@ def schema_of_changes(schema: pa.Schema, key: Collection[str], known: Collection
 
     of_key = tuple(dict.fromkeys(source for name in key for source in sources(schema.field(name))))
     olds = [
-        column(before(one.name), one.type, f"`{one.name}` before the change; NULL of a new key", lineage=sources(one))
-        for one in schema
-        if one.name not in key
+        column(
+            before(field.name),
+            field.type,
+            f"`{field.name}` before the change; NULL of a new key",
+            lineage=sources(field),
+        )
+        for field in schema
+        if field.name not in key
     ]
     return pa.schema(
         [
@@ -198,16 +212,6 @@ def require_columns(where: str, columns: tuple[str, ...], schema: pa.Schema) -> 
     missing = [column for column in columns if column not in schema.names]
     if missing:
         raise Misconfigured(f"{where} has no column {', '.join(missing)}; it has {', '.join(schema.names)}")
-
-
-def require_not_null(where: str, columns: tuple[str, ...], schema: pa.Schema) -> None:
-    """Raise `Misconfigured` if a column may be NULL."""
-    nullable = [column for column in columns if schema.field(column).nullable]
-    if nullable:
-        raise Misconfigured(
-            f"{where} column {', '.join(nullable)} may be NULL, and NULL equals nothing, not even itself: declare it with "
-            "nullable=False, and see that no event lacks it"
-        )
 
 
 def require_timestamp(where: str, column: str, schema: pa.Schema) -> None:

@@ -15,28 +15,27 @@ with events. So in processing time:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
 import polars as pl
 import pyarrow as pa
 
-from keyfold.errors import Misconfigured
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock
-from keyfold.times import as_duration, shifted
+from keyfold.times import as_duration, shifted, to_silence
+from keyfold.validation import declaration, given
 
 TimeKind = Literal["event_time", "processing_time"]
 
 _TIME = pl.Datetime("us", "UTC")
 
 
-@dataclass(frozen=True)
+@declaration("a timeout")
 class Timeout:
     """The longest silence of a key, in event time or processing time.
 
     Attributes:
-        after: the longest silence.
+        after: the longest silence, also as text, such as `"30m"`.
         in_: `event_time`, or `processing_time`.
 
     Example:
@@ -66,14 +65,8 @@ class Timeout:
         ([('bob', 1)], [('ann', 2), ('bob', 1)])
     """
 
-    after: timedelta
+    after: timedelta = given(converter=to_silence)
     in_: TimeKind = "event_time"
-
-    def __post_init__(self) -> None:
-        if self.after <= timedelta(0):
-            raise Misconfigured(f"a timeout is longer than nothing; it is {self.after}")
-        if self.in_ not in ("event_time", "processing_time"):
-            raise Misconfigured(f"a timeout is in event_time or processing_time, and not in {self.in_!r}")
 
     @property
     def in_event_time(self) -> bool:
@@ -143,7 +136,7 @@ Silence = Timeout | timedelta | str
 """How a silence is given: a timeout, or a length of event time, also as text (`"30m"`)."""
 
 
-def as_timeout(where: str, given: Silence) -> Timeout:
+def as_timeout(where: str, silence: Silence) -> Timeout:
     """Return the timeout that a length of event time stands for.
 
     Raises:
@@ -153,4 +146,4 @@ def as_timeout(where: str, given: Silence) -> Timeout:
         >>> as_timeout("job visits: silence", "30m").after
         datetime.timedelta(seconds=1800)
     """
-    return given if isinstance(given, Timeout) else Timeout(as_duration(where, given))
+    return silence if isinstance(silence, Timeout) else Timeout(as_duration(where, silence))

@@ -295,7 +295,6 @@ FAULTS: dict[str, Any] = {
         OF_PAYMENTS, columns=ORDER.append(pa.field("input", pa.string()))
     ),
     "event_time item is string": reading(at="item"),
-    "idle_timeout is 0s": reading(idle_timeout="0s"),
     "say when the result of an event is final.*final_at='ordered_at'": reading(final_at=None),
     "final_at is String": reading(final_at="item"),
     "final_at: there is no column orderd_at; did you mean ordered_at": reading(final_at="orderd_at"),

@@ -71,7 +71,13 @@ def test_when_a_key_is_due_is_said_by_the_event_in_event_time_and_by_the_batch_i
     assert events.select(SILENCE.due_at(pl.col("at"), clock(100))).item() == after(130)
 
 
-@pytest.mark.parametrize("given", [{"after": timedelta(0)}, {"after": timedelta(1), "in_": "arrival"}])
-def test_what_is_no_timeout_is_refused(given):
-    with pytest.raises(KeyfoldError, match="a timeout is"):
-        Timeout(**given)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"after": timedelta(0)}, "a timeout: after is 0:00:00: it must be longer than nothing"),
+        ({"after": timedelta(1), "in_": "arrival"}, "in_ is 'arrival'; it must be one of event_time, processing_time"),
+    ],
+)
+def test_what_is_no_timeout_is_refused(arguments, message):
+    with pytest.raises(KeyfoldError, match=message):
+        Timeout(**arguments)
