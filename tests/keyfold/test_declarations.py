@@ -105,7 +105,9 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "event_id names click_id, which its schema does not have": lambda: stream(
         "clicks", CLICK, event_time="at", event_id="click_id"
     ),
-    "rule free: broken is 'cents < 0'; it must be an expression, such as pl.col": lambda: stream("clicks", CLICK, event_time="at", rules=(Rule("free", "cents < 0"),)),  # type: ignore[arg-type]
+    "rule free: broken is 'cents < 0'; it must be an expression, such as pl.col": lambda: stream(
+        "clicks", CLICK, event_time="at", rules=(Rule("free", "cents < 0"),)
+    ),  # type: ignore[arg-type]
     "job two words: name is .two words.: it must be lower-case": lambda: windows(
         "two words", CLICKS, {}, key="user", length="1h"
     ),
@@ -126,7 +128,9 @@ FAULTS: dict[str, Callable[[], Any]] = {
         "clicks", CLICK, "at", evnt_id="user"
     ),
     "stream clicks: event_time is missing": lambda: stream("clicks", CLICK),
-    r"stream clicks: rules: 0 is 'free'; it must be of type Rule": lambda: stream("clicks", CLICK, "at", rules=["free"]),
+    r"stream clicks: rules: 0 is 'free'; it must be of type Rule": lambda: stream(
+        "clicks", CLICK, "at", rules=["free"]
+    ),
     "stream clicks: done_marker is 1; it must be True or False": lambda: stream("clicks", CLICK, "at", done_marker=1),
     r"n is 'count'; it must be an aggregate, such as count\(\)": lambda: per_hour(of={"n": "count"}),
     "no column cent; did you mean cents": lambda: per_hour(of={"n": sum_of("cent")}),
@@ -236,7 +240,9 @@ FAULTS: dict[str, Callable[[], Any]] = {
     ),
     "final_at: .*max.* takes several rows together": lambda: job(inputs=Input(CLICKS, final_at=pl.col("at").max())),
     "table visits: the key lacks user of the job's key": lambda: job(tables=Upsert({"n": pl.Int64}, "n")),
-    "table: events is 'n'; it must be an expression, such as pl.col": lambda: job(tables=Append(CLICK, events=UNTYPED_NAME)),
+    "table: events is 'n'; it must be an expression, such as pl.col": lambda: job(
+        tables=Append(CLICK, events=UNTYPED_NAME)
+    ),
     "parameter: change is 'never'; it must be one of free, migrate, refresh": lambda: parameter(1, change=NEVER),
     "lookup p.csv: key names usr, which its columns lack": lambda: Lookup("p.csv", {"user": pl.String}, "usr"),
     "key's column user is string in clicks, and int64 in l": lambda: lookup_join(
