@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from keyfold.errors import Misconfigured
 
@@ -22,7 +22,8 @@ class Named(Protocol):
         ...
 
 
-T = TypeVar("T", bound=Named)
+T = TypeVar("T")
+"""The type of a declaration. Not bound by `Named`: type checkers take a field with a converter for a descriptor."""
 
 
 def import_modules(package: str, *, within: str | None = None, skip: frozenset[str] = frozenset()) -> list[ModuleType]:
@@ -73,20 +74,20 @@ def declarations(modules: list[ModuleType], kind: type[T], *, first: tuple[str, 
         >>> list(declarations([weather], Stream))
         ['weather']
     """
-    found: dict[str, tuple[T, ModuleType]] = {}
+    by_name: dict[str, tuple[T, ModuleType]] = {}
     for module in modules:
         for value in vars(module).values():
             if not isinstance(value, kind):
                 continue
-            known, where = found.setdefault(value.name, (value, module))
+            name = cast(Named, value).name
+            declared, declared_in = by_name.setdefault(name, (value, module))
             # A module may import a value that another module defines: that is no second declaration.
-            if known is not value:
+            if declared is not value:
                 raise Misconfigured(
-                    f"{where.__file__} and {module.__file__} both declare a {kind.__name__} named {value.name!r}; "
-                    "rename one of them"
+                    f"{declared_in.__file__} and {module.__file__} both declare a {kind.__name__} named {name!r}; rename one of them"
                 )
     order = {name: place for place, name in enumerate(first)}
-    return {name: found[name][0] for name in sorted(found, key=lambda name: (order.get(name, len(order)), name))}
+    return {name: by_name[name][0] for name in sorted(by_name, key=lambda name: (order.get(name, len(order)), name))}
 
 
 def _files(package: str, within: str | None, skip: frozenset[str]) -> Iterator[tuple[str, Path]]:
