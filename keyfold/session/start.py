@@ -193,6 +193,10 @@ def _end_java() -> None:
     if (context := SparkContext._active_spark_context) is not None:
         with suppress(Exception):
             context.stop()
+    if (gateway := SparkContext._gateway) is not None:
+        # So that objects of Java that Python frees from now on are not looked for there, which py4j would log with a traceback.
+        with suppress(Exception):
+            gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None
     if _java.stdin is not None:
         _java.stdin.close()

@@ -67,6 +67,7 @@ def held(begins: Any) -> KeyedJob:
 stream: Any = Stream
 UNTYPED: Any = CLICKS
 UNTYPED_NAME: Any = "n"
+UNTYPED_CONDITION: Any = "cents < 0"
 NEVER: Any = "never"
 UNTYPED_JOB: Any = "visits"
 UNTYPED_HOW: Any = "outer"
@@ -106,8 +107,8 @@ FAULTS: dict[str, Callable[[], Any]] = {
         "clicks", CLICK, event_time="at", event_id="click_id"
     ),
     "rule free: broken is 'cents < 0'; it must be an expression, such as pl.col": lambda: stream(
-        "clicks", CLICK, event_time="at", rules=(Rule("free", "cents < 0"),)
-    ),  # type: ignore[arg-type]
+        "clicks", CLICK, event_time="at", rules=(Rule("free", UNTYPED_CONDITION),)
+    ),
     "job two words: name is .two words.: it must be lower-case": lambda: windows(
         "two words", CLICKS, {}, key="user", length="1h"
     ),

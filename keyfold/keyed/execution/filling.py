@@ -70,7 +70,7 @@ def fill(
     source: Source = EVENTS,
     change: ChangeRows = unchanged,
     *,
-    branch: str = "",
+    branch: str | None = None,
     partitions: int | None = None,
     at_address: bool = False,
 ) -> Filled:
@@ -81,7 +81,7 @@ def fill(
     Args:
         source: what it is made of.
         change: makes rows of the job's state of the source's rows.
-        branch: the name of the branch that it is; it replaces a branch of the same name. Empty for a generation that can go live.
+        branch: the name of the branch that it is; it replaces a branch of the same name. None for a generation that can go live.
         partitions: number of state partitions; None for the runners'.
         at_address: whether it goes live at once, so that tables that do not exist yet are made where they are then.
 
@@ -92,7 +92,7 @@ def fill(
     Example:
         >>> fill(runners, lakehouse, job, StateAfter(live, done, "key_groups")).rows  # doctest: +SKIP
     """
-    if branch:
+    if branch is not None:
         folder, replacing = branch_folder(lakehouse, job.name, branch), ()
         remove_tree(folder, missing_ok=True)
     else:
@@ -103,7 +103,7 @@ def fill(
         folder, entry = next_folder(lakehouse, job.name)
         replacing: tuple[Entry | None, ...] = (entry,)
     number = partitions or runners.partitions
-    generation = _created(lakehouse, job, source, folder, replacing, branch, number, at_address=at_address)
+    generation = _created(lakehouse, job, source, folder, replacing, branch or "", number, at_address=at_address)
     beginning = source.begin(job, generation)
     if beginning is None:
         return Filled(generation)
