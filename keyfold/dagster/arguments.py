@@ -8,7 +8,7 @@
 | a duration | text: `1h` |
 | columns | a list such as `{name: shop, type: string, required: true}`, or a mapping of names to types |
 | a table | `{name: closed, columns: {shop: string}}`, with `key: shop` if it is updated in place |
-| another value | its arguments: `silence: {after: 1h}`; where there are several kinds, its kind too: `{Next: {condition: …}}` |
+| another value | its arguments: `gap: {after: 1h}`; where there are several kinds, its kind too: `{Next: {condition: …}}` |
 """
 
 import inspect

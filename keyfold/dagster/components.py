@@ -120,7 +120,7 @@ class KeyedJob(_Described):
     stream: str = Field(description="Path of the stream's component below defs, or module:NAME of one in Python.")
     operator: Literal[
         "alert", "as_of_join", "first_rows", "interval_join", "last_n", "last_rows", "lookup_join", "pattern", "running", "sessions",
-        "sessions_until", "sessions_while", "top_rows", "totals", "window_join", "windows",
+        "top_rows", "totals", "window_join", "windows",
     ]  # fmt: skip
     key: list[str] | str = Field("", description="Columns of the key; none for operators that take no key.")
     aggregates: dict[str, str] = Field(

@@ -3,7 +3,7 @@
 | function | writes |
 |---|---|
 | `windows` | a row per window of event time, or the highest groups of each |
-| `sessions`, `sessions_until`, `sessions_while` | a row per session: up to a silence, to an event, or while a condition holds |
+| `sessions` | a row per session: up to a silence, until an event, or while a condition holds |
 | `running`, `last_n` | a row per event: aggregates of all events of the key up to it, or of its last n |
 | `totals`, `top_rows`, `first_rows`, `last_rows` | the totals, the highest rows, the first or the last row of each key |
 | `alert`, `pattern` | a row when a condition begins or ends, or for each match of a pattern |
@@ -45,9 +45,8 @@ from keyfold.operators.aggregation.first_rows import first_rows
 from keyfold.operators.aggregation.last_n import last_n
 from keyfold.operators.aggregation.running_aggregates import running
 from keyfold.operators.aggregation.running_totals import totals
+from keyfold.operators.aggregation.session_ends import Until, While
 from keyfold.operators.aggregation.sessions import sessions
-from keyfold.operators.aggregation.sessions_until import sessions_until
-from keyfold.operators.aggregation.sessions_while import sessions_while
 from keyfold.operators.aggregation.top_groups import Top
 from keyfold.operators.aggregation.window_shapes import WINDOW_END, WINDOW_START, Calendar, TimeZone
 from keyfold.operators.aggregation.windows import Lateness, windows
@@ -62,8 +61,8 @@ from keyfold.operators.patterns.vocabulary import Next, Pattern, Then, Without
 
 __all__ = [
     "BATCH", "WINDOW_END", "WINDOW_START", "Aggregate", "Calendar", "Held", "Lateness", "Listed", "Next", "Pattern",
-    "Then", "TimeZone", "Top", "Without", "alert", "as_of_join", "buffer", "collect", "count", "count_distinct",
-    "distinct", "divided", "first", "first_rows", "interval_join", "last", "last_n", "last_rows", "lookup_join",
-    "max", "mean", "min", "over_pairs", "pattern", "quantile", "running", "sessions", "sessions_until",
-    "sessions_while", "sum", "sum_of_decreases", "top_rows", "totals", "window_join", "windows",
+    "Then", "TimeZone", "Top", "Until", "While", "Without", "alert", "as_of_join", "buffer", "collect", "count",
+    "count_distinct", "distinct", "divided", "first", "first_rows", "interval_join", "last", "last_n", "last_rows",
+    "lookup_join", "max", "mean", "min", "over_pairs", "pattern", "quantile", "running", "sessions", "sum",
+    "sum_of_decreases", "top_rows", "totals", "window_join", "windows",
 ]  # fmt: skip

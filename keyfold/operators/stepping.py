@@ -49,6 +49,6 @@ def waiting(
     events: pl.DataFrame, columns: pa.Schema, event_time: str, state: pa.Schema, **more: pl.Expr
 ) -> pl.DataFrame:
     """Return events as rows of state that are due when the watermark has passed them; NaN in a column that may be NULL is NULL."""
-    floats = [one.name for one in columns if one.nullable and pa.types.is_floating(one.type)]
+    floats = [field.name for field in columns if field.nullable and pa.types.is_floating(field.type)]
     rows = events.with_columns(pl.col(floats).fill_nan(None), pl.col(event_time).alias(DEADLINE), **more)
     return pl.concat([empty(state), rows], how="diagonal")

@@ -83,7 +83,7 @@ def build(parameters: MovingAverageParameters) -> KeyedJob:
         n=parameters.n_readings,
         key="station_id",
         output=rows,
-        silence=Timeout(parameters.timeout, parameters.timeout_in),
+        gap=Timeout(parameters.timeout, parameters.timeout_in),
         from_n=parameters.min_readings,
         latest=Upsert(rows, "station_id", name="latest_moving_averages", description="The latest row of each station."),
         sessions=Append(

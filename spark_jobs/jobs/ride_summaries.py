@@ -1,7 +1,7 @@
 """Summarise rides: one row per ride when it has ended with a dropoff or has timed out.
 
 For an open ride, state has one row with the sums of the points that the watermark has passed (start, distance, last position),
-and each point ahead of the watermark; for a closed ride a marker row, by which late points are recognised (`sessions_until`).
+and each point ahead of the watermark; for a closed ride a marker row, by which late points are recognised (`sessions` with `Until`).
 Distances are summed in whole micrometres, so that the order of summing does not matter.
 
 The parameter `close` decides when a ride closes:
@@ -23,7 +23,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold import TIMESTAMP, Append, Duration, Input, KeyedJob, Timeout, column, parameter, required, with_parameters
-from keyfold.operators import count, divided, first, last, over_pairs, sessions_until
+from keyfold.operators import Until, count, divided, first, last, over_pairs, sessions
 from spark_jobs.jobs.motion import leg_in_micrometres
 from spark_jobs.jobs.silence import SilentParameters
 from spark_jobs.streams import RIDE_POINTS
@@ -85,7 +85,7 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
     """One row per ride: start and end, why it closed, distance and fare."""
     duration, dropped_off = pl.col("end_time") - pl.col("start_time"), pl.col("end_status") == "dropoff"
     is_long = pl.col("ride_duration_in_secs") > parameters.long_ride_threshold.total_seconds()
-    return sessions_until(
+    return sessions(
         "ride_summaries",
         Input(RIDE_POINTS, columns=_POINT),
         {
@@ -98,12 +98,10 @@ def build(parameters: RideSummaryParameters) -> KeyedJob:
             "fare": last("meter_reading"),
             **{f"start_{axis}": first(axis) for axis in _PLACE},
         },
-        until=pl.col("ride_status") == "dropoff",
+        until=Until(pl.col("ride_status") == "dropoff", parameters.closed_for, at_once=parameters.close == "fast"),
         key="ride_id",
         output=RIDE_SUMMARY,
-        silence=Timeout(parameters.timeout, parameters.timeout_in),
-        closed_for=parameters.closed_for,
-        at_once=parameters.close == "fast",
+        gap=Timeout(parameters.timeout, parameters.timeout_in),
         then={
             "ride_duration_in_secs": divided(duration.dt.total_microseconds(), 1e6),
             "reason": pl.when(dropped_off).then(pl.lit("DROPOFF_SEEN")).otherwise(pl.lit("GARBAGE_COLLECTION")),

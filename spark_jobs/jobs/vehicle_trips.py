@@ -11,7 +11,7 @@ By a vehicle's points in event time:
   is counted in one trip or one stop. The way from a trip's last moving point to its arrival belongs to the trip.
 
 For each vehicle, state has one row with the sums of what the watermark has passed (an open trip or stand), the standing points
-that may be a pause of the trip, and the points that the watermark has not passed (`sessions_while`). Distance, time and fuel
+that may be a pause of the trip, and the points that the watermark has not passed (`sessions` with `While`). Distance, time and fuel
 are summed in whole micrometres, microseconds and microlitres, so that the order of summing does not matter. Hard braking and
 acceleration are counted by the points' accelerations, the arrival's included.
 
@@ -28,7 +28,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold import TIMESTAMP, Append, Duration, Input, KeyedJob, Timeout, column, parameter, required, with_parameters
-from keyfold.operators import count, divided, first, last, max, over_pairs, sessions_while, sum, sum_of_decreases
+from keyfold.operators import While, count, divided, first, last, max, over_pairs, sessions, sum, sum_of_decreases
 from keyfold.times import ISO_FORMAT
 from spark_jobs.jobs.motion import leg_in_micrometres
 from spark_jobs.jobs.silence import SilentParameters
@@ -134,7 +134,13 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
     # Micrometres over microseconds are metres per second; microlitres over micrometres are litres over metres.
     speed, used = metres / micros.clip(1) * 3.6, pl.col("fuel_used") / metres.clip(1) * 1e5
     reason = pl.when(~pl.col("ended")).then(pl.lit("FELL_SILENT")).when("holds").then(pl.lit("STOPPED"))
-    return sessions_while(
+    stops = Append(
+        VEHICLE_STOP,
+        name="vehicle_stops",
+        events=pl.col("n_points").sum(),
+        description="One row per ended stop between trips.",
+    )
+    return sessions(
         "vehicle_trips",
         Input(TELEMETRY, columns=TELEMETRY.schema.names),
         {
@@ -154,17 +160,10 @@ def build(parameters: VehicleTripParameters) -> KeyedJob:
             "highest_engine_temperature": max("engine_temperature"),
             "n_points": count(),
         },
-        while_=moves,
-        pause=parameters.stop_after,
+        while_=While(moves, parameters.stop_after, stops),
         key="vehicle_id",
         output=VEHICLE_TRIP,
-        silence=Timeout(parameters.silence, parameters.timeout_in),
-        between=Append(
-            VEHICLE_STOP,
-            name="vehicle_stops",
-            events=pl.col("n_points").sum(),
-            description="One row per ended stop between trips.",
-        ),
+        gap=Timeout(parameters.silence, parameters.timeout_in),
         then={
             "trip_id": pl.format("{}@{}", "vehicle_id", pl.col("start_time").dt.strftime(ISO_FORMAT)),
             "latitude": pl.col("start_latitude"),

@@ -18,6 +18,7 @@ from keyfold.operators import (
     Lateness,
     Pattern,
     Top,
+    Until,
     alert,
     as_of_join,
     collect,
@@ -26,7 +27,7 @@ from keyfold.operators import (
     lookup_join,
     pattern,
     quantile,
-    sessions_until,
+    sessions,
     top_rows,
     windows,
 )
@@ -216,14 +217,13 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "pattern dear: again is .*, which is int64; it must be true or false": lambda: pattern(
         "j", CLICKS, {"dear": Pattern({"once": DEAR, "again": CENTS}, within="1h")}, key="user"
     ),
-    "until: there is no column cent; did you mean cents": lambda: sessions_until(
+    "Until: condition: there is no column cent; did you mean cents": lambda: sessions(
         "j",
         CLICKS,
         {"n": count(), "since": first("at")},
-        until=pl.col("cent") > 3,
+        until=Until(pl.col("cent") > 3, closed_for="1h"),
         key="user",
-        silence="1h",
-        closed_for="1h",
+        gap="1h",
     ),
     "how is 'outer'; it must be one of inner, left": lambda: as_of_join(
         "j", LEFT, RIGHT, "user", within="1h", how=UNTYPED_HOW

@@ -14,13 +14,14 @@ from keyfold.operators import (
     Held,
     Pattern,
     Top,
+    Until,
     alert,
     count,
     first,
     interval_join,
     pattern,
     running,
-    sessions_until,
+    sessions,
     windows,
 )
 from keyfold.operators import max as max_of
@@ -166,9 +167,7 @@ MADE_OF_VISITS = {
         name, BY_TAG, {"up": Pattern({"low": CENTS < 4, "high": CENTS > 5}, within="1h")}, key="tag", keep=["cents"]
     ),
     "top": lambda name: windows(name, BY_TAG, {"n": count()}, length="1h", by="tag", top=Top(n=1, highest="n")),
-    "lists": lambda name: sessions_until(
-        name, VISITS, SINCE, until=CENTS > 3, key="user", silence="1h", closed_for="1h"
-    ),
+    "lists": lambda name: sessions(name, VISITS, SINCE, until=Until(CENTS > 3, closed_for="1h"), key="user", gap="1h"),
 }
 
 

@@ -95,8 +95,8 @@ def declaration_of(job: KeyedJob) -> Declaration:
     Example:
         >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
         >>> declared = declaration_of(RIDE_SUMMARIES)
-        >>> declared.operator, declared.arguments["silence"]["after"]
-        ('sessions_until', {'$': 'duration', 'of': '30m'})
+        >>> declared.operator, declared.arguments["gap"]["after"]
+        ('sessions', {'$': 'duration', 'of': '30m'})
     """
     forms = Forms()
     arguments = _of_operator(job, forms) if job.operator else _of_step(job, forms)

@@ -21,6 +21,7 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
+from keyfold.errors import Misconfigured
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock
 from keyfold.times import as_duration, shifted, to_silence
 from keyfold.validation import declaration, given
@@ -143,7 +144,12 @@ def as_timeout(where: str, silence: Silence) -> Timeout:
         Misconfigured: it is no length of time, or nothing.
 
     Example:
-        >>> as_timeout("job visits: silence", "30m").after
+        >>> as_timeout("job visits: gap", "30m").after
         datetime.timedelta(seconds=1800)
     """
-    return silence if isinstance(silence, Timeout) else Timeout(as_duration(where, silence))
+    if isinstance(silence, Timeout):
+        return silence
+    after = as_duration(where, silence)
+    if not after:
+        raise Misconfigured(f"{where} is {after}; it must be longer than nothing")
+    return Timeout(after)

@@ -16,7 +16,7 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step, StepFunction
 from keyfold.keyed.job.tables import Append, OutputTable, Upsert
 from keyfold.operators.aggregation.aggregates import COUNTED
 from keyfold.operators.aggregation.combined_rows import counting_job, number_of_events
-from keyfold.operators.aggregation.lifetimes import cut_lifetimes, expiry_of
+from keyfold.operators.aggregation.cutting import cut_lifetimes, expiry_of
 from keyfold.operators.ordering import in_order
 from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import tie_columns

@@ -16,7 +16,7 @@ from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
-from keyfold.operators.aggregation.lifetimes import expiry_of
+from keyfold.operators.aggregation.cutting import expiry_of
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import optional, step_job

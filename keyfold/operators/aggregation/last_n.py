@@ -42,7 +42,7 @@ def last_n(
     *,
     n: int,
     key: str | Sequence[str],
-    silence: Silence,
+    gap: Silence,
     from_n: int | None = None,
     latest: OutputTable | None = None,
     sessions: OutputTable | None = None,
@@ -51,8 +51,8 @@ def last_n(
 ) -> KeyedJob:
     """Make a job that writes, with each event of a key, the aggregates of the key's last `n` events in event time.
 
-    - **Sessions**: a window has events of one session, which are at most `silence` apart. After a longer silence the key
-      starts with an empty window. In processing time a session ends when no run has brought an event for `silence`; waiting
+    - **Sessions**: a window has events of one session, which are at most `gap` apart. After a longer silence the key
+      starts with an empty window. In processing time a session ends when no run has brought an event for `gap`; waiting
       events are taken first.
     - **Order**: an event waits until the watermark has passed it, and is taken in order. So arrival within the
       delay and batch boundaries change no row, to the last bit.
@@ -70,7 +70,7 @@ def last_n(
         n: number of events in a full window.
         of: the aggregates by column.
         key: the key columns.
-        silence: the longest silence of a session, in event time (`"2h"`), or a `Timeout` in processing time.
+        gap: the longest time between two events of a session, in event time (`"2h"`), or a `Timeout` in processing time.
         from_n: number of events from which a session gives rows; by default `n`.
         latest: a table to upsert with the last row of each key.
         sessions: the table with a row per ended session; by default `<name>_sessions`, with the key, `session_start`,
@@ -90,7 +90,7 @@ def last_n(
         >>> user, at = required("user", pa.string(), "Who"), required("at", TIMESTAMP, "When")
         >>> payments = Stream("payments", pa.schema([user, at, ("amount", pa.float64())]), event_time="at")
         >>> paid = Input(payments, columns=("user", "at", "amount"))
-        >>> job = last_n("means", paid, {"mean": mean("amount")}, n=2, key="user", silence="1h")
+        >>> job = last_n("means", paid, {"mean": mean("amount")}, n=2, key="user", gap="1h")
         >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
         >>> times = [noon + timedelta(minutes=minutes) for minutes in (20, 0, 40)]
         >>> came = pl.DataFrame({"user": ["ann"] * 3, "at": times, "amount": [2.0, 1.0, 6.0]})
@@ -101,7 +101,7 @@ def last_n(
         raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
     if from_n is not None and not 1 <= from_n <= n:
         raise Misconfigured(f"job {name}: from_n is {from_n}; it must be 1 at least and at most n, {n}")
-    source, key, timeout = as_input(source), names_of(key), as_timeout(f"job {name}: silence", silence)
+    source, key, timeout = as_input(source), names_of(key), as_timeout(f"job {name}: gap", gap)
     events, event_time = source.schema, source.event_time
     output_columns = OutputColumns(name, source, key, of, decided_by=[event_time])
     reason = column(REASON, pa.string(), "WINDOW_FULL, WINDOW_FILLING or TIMEOUT")

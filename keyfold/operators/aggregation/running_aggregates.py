@@ -16,8 +16,8 @@ from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.operators.aggregation.aggregates import IN_ANY_ORDER, Aggregate
+from keyfold.operators.aggregation.cutting import cut_lifetimes
 from keyfold.operators.aggregation.inference import OutputColumns
-from keyfold.operators.aggregation.lifetimes import cut_lifetimes
 from keyfold.operators.aggregation.rows_in_order import AggregatesInOrder
 from keyfold.operators.aggregation.so_far import aggregates_so_far
 from keyfold.operators.aggregation.window_shapes import WINDOW_END, WINDOW_START

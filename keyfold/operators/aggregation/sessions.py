@@ -1,28 +1,37 @@
-"""Make jobs that aggregate the events of each key by session, and write a session when it has ended."""
+"""Make jobs that cut the events of each key into sessions, and write a row of each when it has ended."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
-from keyfold.columns import column
+from keyfold.columns import plain_columns
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import Source, as_input
+from keyfold.keyed.job.inputs import Input, Source, as_input
 from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.keyed.job.tables import Append
+from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
+from keyfold.keyed.job.tables import Append, OutputTable, of_own_events
+from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.operators.aggregation.aggregates import Aggregate
-from keyfold.operators.aggregation.combined_rows import Aggregates, counting_job, newest
+from keyfold.operators.aggregation.combined_rows import Aggregates
 from keyfold.operators.aggregation.inference import OutputColumns, counted_by
+from keyfold.operators.aggregation.rows_in_order import AggregatesInOrder
+from keyfold.operators.aggregation.session_ends import Until, While
+from keyfold.operators.aggregation.sessions_by_gap import END, START, SessionsByGap
+from keyfold.operators.aggregation.sessions_in_order import (
+    CLOSED_AT,
+    ENDED,
+    HOLDS,
+    SessionsInOrder,
+    Written,
+    count_and_start,
+)
 from keyfold.operators.signatures import operator
-from keyfold.schemas import Columns, field_of, names_of
+from keyfold.operators.stepping import step_job
+from keyfold.schemas import Columns, check_condition, names_of
 from keyfold.stream import TIMESTAMP
-from keyfold.times import as_duration, period_start
-
-START = "window_start"
 
 
 @operator(
@@ -35,97 +44,129 @@ def sessions(
     of: Mapping[str, Aggregate],
     *,
     key: str | Sequence[str],
-    gap: timedelta | str,
+    gap: Silence,
+    until: Until | None = None,
+    while_: While | None = None,
+    then: Mapping[str, pl.Expr] | None = None,
+    selected: Sequence[tuple[OutputTable, pl.Expr]] = (),
     output: Columns | None = None,
     counted: str = "",
     **settings: Any,
 ) -> KeyedJob:
-    """Make a job that writes one row per session of a key: events at most `gap` apart.
+    """Make a job that writes one row per session of a key: events at most `gap` apart, which an event or a condition may end sooner.
 
-    A session is written when the watermark passes its end, `gap` after its last event. An event is late if its session would
-    already have ended when it arrived, and it joins no open session. There is no `lateness`: a late event may join two
-    sessions that were written, and an upsert table takes no row back. Give the input a longer `delay`.
+    | a session | is written when the watermark passes | events are late |
+    |---|---|---|
+    | with `gap` alone | `gap` after its last event | if their session would have been over, and they join no open one |
+    | `until` an event | that event, or `gap` after the last one; an event `at_once` | behind the watermark, or for `closed_for` after the end of their key's session |
+    | `while_` a condition holds | `pause` after the event that ends it, or `gap` after the last one | behind the watermark |
+
+    - **`gap` in processing time** is from the run that brought the key's last event; events that wait are taken first. It is for
+      sessions with `until` or `while_`. After it, a key may have another session at once.
+    - **Order**: with `until` and `while_`, events are taken in order when the watermark has passed them. Neither arrival nor batch
+      boundaries change a row, but with `at_once`.
+    - **`while_`**: events for which the condition does not hold, for less than `pause`, are part of the session. All others are of
+      the time between sessions, which ends with the next session or a silence. The event that ends either, the first of what
+      follows without a silence, counts in all aggregates except the count. NaN in a column that may be NULL counts as NULL.
+    - **State**: with `gap` alone one row per open session; else one row that sums up what the watermark has passed, the events that
+      may be a pause, and those ahead of the watermark. Of a session that has ended, one row for `closed_for`.
+    - There is no `lateness`: a late event may join two sessions that were written, and no row is taken back. Give the
+      input a longer `delay`.
 
     Args:
-        name, source, of, key, settings: as for `windows`.
-        gap: the longest time between two events of a session.
-        output: columns of the table: the key, `window_start` (the first event), `window_end`, any of `of`, and `counted`;
-            by default all of them.
-        counted: the column with the number of events; by default the first `count()`, or `n_events`.
+        name, source, key, settings: as for `windows`.
+        of: the aggregates by column. With `until` or `while_`, one is `count()`, and one the first event time.
+        gap: the longest time between two events, in event time (`"30m"`), or a `Timeout` in processing time.
+        until: the event that ends a session, and for how long its key is closed then.
+        while_: the condition, its pause, and the table of the time between sessions.
+        then: columns computed from the others; with `until` or `while_` also from `ended` (by an event, not a silence) and `holds`
+            (whether it is a session).
+        selected: further tables of sessions, each with a condition on the rows that it has too.
+        output: columns of the table: the key, any of `of` and `then`; with `gap` alone also `window_start` (the first event),
+            `window_end` and `counted`. By default all of them.
+        counted: with `gap` alone, the column with the number of events; by default the first `count()`, or `n_events`.
 
     Raises:
-        Misconfigured: `gap` is not positive, or `output` lacks `counted`.
+        Misconfigured: both `until` and `while_` are given, or `gap` alone is in processing time; with either, `of` has no count, or
+            no first event time; an aggregate does not fit its values; or `output` lacks `counted`.
 
     Example:
-        >>> from datetime import UTC, datetime
-        >>> from keyfold import Stream, TestHarness
-        >>> from keyfold.operators import count
-        >>> user = pa.field("user", pa.string(), nullable=False)
-        >>> click = pa.schema([user, pa.field("at", TIMESTAMP, nullable=False)])
-        >>> job = sessions(
-        ...     "visits", Stream("clicks", click, event_time="at"), {"clicks": count()}, key="user", gap="30m",
-        ... )
-        >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
-        >>> times = [noon, noon + timedelta(minutes=20), noon + timedelta(hours=1)]
-        >>> clicks = pl.DataFrame({"user": ["ann"] * 3, "at": times})
-        >>> harness.batch(clicks).tables["visits"]["clicks"].to_list()
-        [2]
+        >>> from datetime import UTC, datetime, timedelta
+        >>> from keyfold import Stream, TestHarness, required
+        >>> from keyfold.operators import count, first
+        >>> click = [required("user", pl.String, "Who"), required("at", pl.Datetime("us", "UTC"), "When"), ("page", pl.String)]
+        >>> clicks, noon = Stream("clicks", click, event_time="at"), datetime(2026, 1, 31, 12, tzinfo=UTC)
+        >>> times = [noon + timedelta(minutes=minutes) for minutes in (0, 20, 25, 90)]
+        >>> came = pl.DataFrame({"user": ["ann"] * 4, "at": times, "page": ["home", "bye", "home", "home"]})
+        >>> of, is_bye = {"since": first("at"), "clicks": count()}, pl.col("page") == "bye"
+        >>> for ends in {}, {"until": Until(is_bye, closed_for="1m")}, {"while_": While(~is_bye, pause="1m")}:
+        ...     job = sessions("visits", clicks, of, key="user", gap="30m", **ends)
+        ...     print(TestHarness(job).batch(came).tables["visits"]["clicks"].to_list())
+        [3]
+        [2, 1]
+        [1, 1]
     """
-    source, key, gap = as_input(source), names_of(key), as_duration(f"job {name}: gap", gap)
-    event_time = source.event_time
-    if gap <= timedelta(0):
-        raise Misconfigured(f"job {name}: gap is {gap}; it must be longer than nothing")
-    counted = counted_by(of, counted)
-    times = ("window_start", "window_end")
-    output_columns = OutputColumns(name, source, key, of)
+    source, key, longest = as_input(source), names_of(key), as_timeout(f"job {name}: gap", gap)
+    rule, then = until or while_, then or {}
+    if until is not None and while_ is not None:
+        raise Misconfigured(f"job {name}: until and while_ end different sessions; give one of them, or neither")
+    if rule is not None:
+        if counted:
+            raise Misconfigured(f"job {name}: counted is for sessions with a gap alone; `of` has the count of these")
+        return _in_order(name, source, of, key, longest, rule, then, selected, output, settings)
+    if not longest.in_event_time:
+        raise Misconfigured(f"job {name}: gap is in processing time, which only sessions with until or while_ have")
+    counted, times = counted_by(of, counted), (START, END)
+    output_columns = OutputColumns(name, source, key, of, then)
     table = output_columns.output(output, times=times, counted=counted)
     if counted not in table.names:
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
-    taken = [*key, event_time, DEADLINE, *times]
-    sums, by = Aggregates(name, of, counted, source, output_columns.aggregates_in(table), taken), list(key)
-    span = pl.col(event_time).max(), pl.col(START).min()
+    taken = [*key, source.event_time, DEADLINE, *times]
+    aggregates = Aggregates(name, of, counted, source, output_columns.aggregates_in(table), taken)
+    own = [*map(source.schema.field, key), *(pa.field(time, TIMESTAMP) for time in times)]
+    further = [(output_columns.table(one, table, own, counted=counted), which) for one, which in selected]
+    by_gap = SessionsByGap(aggregates, key, source.event_time, longest, then, table, further)
+    tables = [Append(table, events=pl.col(counted).sum()), *(one for one, _ in further)]
+    return by_gap.job(name, source, tables, settings)
 
-    def combine(rows: pl.DataFrame) -> pl.DataFrame:
-        # Events in one period of the gap's length are always in one session, so each period becomes one row.
-        rows = rows.with_columns(period_start(pl.col(event_time), gap).alias("#period"))
-        return sums.combined(rows, [*by, "#period"], *span).drop("#period")
 
-    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        # The last column of state is the deadline, which events lack.
-        both = ((state.drop(DEADLINE), True), (events.select(state.columns[:-1]), False))
-        rows = pl.concat([part.with_columns(pl.lit(known).alias("#known")) for part, known in both]).sort(*by, START)
-        # A row may span several events, so compare its start with the latest end before it.
-        silence = pl.col(START) - pl.col(event_time).cum_max().shift().over(by)
-        rows = rows.with_columns((silence > gap).fill_null(value=True).cum_sum().alias("#session"))
-        joined = sums.joined(rows, [*by, "#session"], *span, pl.col("#known").any())
-        joined = joined.with_columns((pl.col(event_time) + gap).alias(DEADLINE))
-        # A session that contains state was open before, so its new events are not late: they have extended it.
-        was_over = (pl.col(DEADLINE) <= clock.previous_watermark) & ~pl.col("#known")
-        is_over = pl.col(DEADLINE) <= clock.watermark
-        return Step(
-            state=joined.filter(~is_over).select(state.columns),
-            output=sums.finished(joined.filter(is_over & ~was_over))
-            .with_columns(window_end=DEADLINE)
-            .select(table.names),
-            late=rows.join(joined.filter(was_over), on="#session", how="semi").select(events.columns),
-        )
-
-    keyed = [field_of(f"job {name}: output", one, table) for one in key]
-    first, deadline = (
-        column(one, TIMESTAMP, what, lineage=(event_time,), nullable=False)
-        for one, what in ((START, "Event time of the first of them (UTC)"), (DEADLINE, "End of the session (UTC)"))
-    )
-    rows = [*keyed, newest(event_time), first, *sums.fields]
-    return counting_job(
-        name,
-        source,
-        sums.counted,
-        derive={START: pl.col(event_time), **sums.derived},
-        columns=pa.schema(rows),
-        combine=combine,
-        key=key,
-        state=State(pa.schema([*rows, deadline]), events=pl.col(sums.counted).sum()),
-        step=step,
-        tables=[Append(table, events=pl.col(counted).sum())],
-        settings=settings,
-    )
+def _in_order(
+    name: str,
+    source: Input,
+    of: Mapping[str, Aggregate],
+    key: tuple[str, ...],
+    gap: Timeout,
+    rule: Until | While,
+    then: Mapping[str, pl.Expr],
+    selected: Sequence[tuple[OutputTable, pl.Expr]],
+    output: Columns | None,
+    settings: Mapping[str, Any],
+) -> KeyedJob:
+    """Make a job whose sessions an event or a condition ends."""
+    events, event_time, of_rule = source.schema, source.event_time, type(rule).__name__
+    check_condition(f"job {name}: {of_rule}: condition", rule.condition, events)
+    counted, start = count_and_start(name, of, event_time)
+    output_columns = OutputColumns(name, source, key, of, then, decided_by=rule.condition.meta.root_names())
+    flags = plain_columns(pa.bool_(), HOLDS, ENDED)
+    table = output_columns.output(output, hidden=flags)
+    taken = [HOLDS, ENDED, CLOSED_AT, DEADLINE, PROCESSING_DEADLINE]
+    in_table = output_columns.aggregates_in(table)
+    aggregates = AggregatesInOrder(name, of, source, in_table, taken, operator="sessions")
+    own = [*map(events.field, key), *flags]
+    written, tables = [Written("", table)], list[OutputTable]()
+    for further, condition in selected:
+        tables.append(output_columns.table(further, table, own))
+        written.append(Written(further.name, tables[-1].schema, condition=condition))
+    if isinstance(rule, While):
+        _ = rule.longest_pause  # refuses what is no duration
+        between = output_columns.table(rule.between or Append(table, name=f"{name}_between"), table, own)
+        tables.append(of_own_events(f"job {name}: between", between, counted))
+        written.append(Written(between.name, between.schema, of_sessions=False))
+    else:
+        _ = rule.time_closed
+    counts, starts = aggregates.column(counted), aggregates.column(start)
+    step = SessionsInOrder(aggregates, rule, gap, key, event_time, events, counts, starts, then, written)
+    # A key has one row of what has passed, or one of a session that has ended, beside any number of events.
+    one_per_key = pl.col(starts).is_not_null() | pl.col(CLOSED_AT).is_not_null()
+    state = State(step.state, events=pl.col(counts).sum(), one_per_key=one_per_key)
+    return step_job(name, source, key, state, step, [Append(table, events=pl.col(counted).sum()), *tables], settings)

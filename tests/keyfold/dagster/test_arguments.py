@@ -23,6 +23,8 @@ from keyfold.operators import (
     Pattern,
     Then,
     Top,
+    Until,
+    While,
     Without,
     count,
     first,
@@ -90,9 +92,9 @@ SAID: dict[str, tuple[str, Any]] = {
         {"lookup": ("places", PLACES)},
     ),
     "last_n": (
-        "{n: 2, of: {n: count, mean: mean(cents)}, silence: {after: 1h}, output: [{name: user, type: string, required: true}, "
+        "{n: 2, of: {n: count, mean: mean(cents)}, gap: {after: 1h}, output: [{name: user, type: string, required: true}, "
         "{name: mean, type: double}], sessions: {name: rest, columns: {user: string, n: int64}, events: sum(n)}}",
-        {"n": 2, "of": {"n": count(), "mean": mean("cents")}, "silence": Timeout(HOUR), "sessions": rest("rest"),
+        {"n": 2, "of": {"n": count(), "mean": mean("cents")}, "gap": Timeout(HOUR), "sessions": rest("rest"),
          "output": pa.schema([USER, ("mean", pa.float64())])},
     ),
     "first_rows": ("{}", {}),
@@ -116,16 +118,16 @@ SAID: dict[str, tuple[str, Any]] = {
          "expiry": Timeout(30 * M)},
     ),
     "sessions": ("{of: {n: count}, gap: 5m}", {"of": {"n": count()}, "gap": "5m"}),
-    "sessions_until": (
-        "{of: {since: first(at), n: count}, until: page = 'bye', silence: {after: 30m}, closed_for: 1h}",
-        {"of": {"since": first("at"), "n": count()}, "until": PAGE == "bye", "silence": Timeout(30 * M), "closed_for": "1h"},
+    "sessions until": (
+        "{of: {since: first(at), n: count}, until: {condition: page = 'bye', closed_for: 1h}, gap: {after: 30m}}",
+        {"of": {"since": first("at"), "n": count()}, "until": Until(PAGE == "bye", "1h"), "gap": Timeout(30 * M)},
     ),
-    "sessions_while": (
-        "{of: {since: first(at), until: last(at), n: count}, while_: page = 'hello', pause: 5m, silence: {after: 1h}, output: "
-        "[{name: user, type: string, required: true}, {name: n, type: int64}], "
-        "between: {name: rest, columns: {user: string, n: int64}, events: sum(n)}}",
-        {"of": {"since": first("at"), "until": last("at"), "n": count()}, "while_": PAGE == "hello", "pause": "5m",
-         "silence": Timeout(HOUR), "output": N, "between": rest("rest")},
+    "sessions while": (
+        "{of: {since: first(at), until: last(at), n: count}, gap: {after: 1h}, output: "
+        "[{name: user, type: string, required: true}, {name: n, type: int64}], while_: {condition: page = 'hello', pause: 5m, "
+        "between: {name: rest, columns: {user: string, n: int64}, events: sum(n)}}}",
+        {"of": {"since": first("at"), "until": last("at"), "n": count()}, "gap": Timeout(HOUR), "output": N,
+         "while_": While(PAGE == "hello", "5m", rest("rest"))},
     ),
     "totals": (
         "{of: {n: count, most: 'quantile(cents * 2, 0.9)'}, key_groups: 8}",
@@ -214,7 +216,7 @@ def test_an_input_is_refined_in_yaml_as_a_stream_is_in_python():
         ),
         ("pattern", {"patterns": {"p": {"steps": {"b": {"Nxt": {}}}}}}, "steps: b is {'Nxt': {}}; name one of .*Next"),
         ("totals", {"of": "count"}, "of is 'count'; give a mapping"),
-        ("sessions_until", {"silence": {"after": "soon"}}, "silence: after .*write a number and s, m, h or d"),
+        ("sessions", {"gap": {"after": "soon"}}, "gap: after .*write a number and s, m, h or d"),
         ("running", {"of": {"n": "count"}, "output": [{"name": "user", "type": "text"}]}, "output: 1 validation error"),
         (
             "last_n",

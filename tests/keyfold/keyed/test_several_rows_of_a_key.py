@@ -14,7 +14,7 @@ from keyfold.keyed.conservation import assert_nothing_lost
 from keyfold.keyed.execution import work
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job_run import RunOptions
-from keyfold.operators import last_n, sessions_until, sessions_while
+from keyfold.operators import Until, While, last_n, sessions
 from keyfold.state.changing.moving import move
 from keyfold.testing import verify
 from spark_jobs.jobs.registry import JOBS
@@ -59,14 +59,14 @@ def test_so_it_has_on_spark(spark, lakehouse):
 LAST_SPAN = Upsert(OF_SPAN, "user", name="last_span")
 LAST_SESSION = Upsert({"user": pl.String, "session_end": TIME, "n_events": pl.Int64}, "user", name="last_span")
 SIBLINGS = {
-    "sessions_until": lambda: sessions_until(
-        "made", VISITS, SPAN, until=IS_LAST, key="user", silence="10m", closed_for="1m",
+    "until": lambda: sessions(
+        "made", VISITS, SPAN, until=Until(IS_LAST, closed_for="1m"), key="user", gap="10m",
         selected=[(LAST_SPAN, pl.lit(value=True))],
     ),
-    "sessions_while": lambda: sessions_while(
-        "made", VISITS, SPAN, while_=~IS_LITTLE, pause="5m", key="user", silence="10m", between=LAST_SPAN
+    "while_": lambda: sessions(
+        "made", VISITS, SPAN, while_=While(~IS_LITTLE, pause="5m", between=LAST_SPAN), key="user", gap="10m"
     ),
-    "last_n": lambda: last_n("made", VISITS, SUMS, n=2, key="user", silence="10m", sessions=LAST_SESSION),
+    "last_n": lambda: last_n("made", VISITS, SUMS, n=2, key="user", gap="10m", sessions=LAST_SESSION),
 }  # fmt: skip
 TIMES = [0, 1, 30, 31, 32, 70, 100]
 
@@ -111,7 +111,7 @@ def test_a_table_of_the_last_session_does_not_depend_on_how_events_come(name):
 def test_a_table_of_sessions_that_counts_no_events_is_refused():
     without = Upsert({"user": pl.String, "session_end": TIME}, "user", name="ends")
     with pytest.raises(Misconfigured, match=r"job made: sessions: table ends: .* does not count; add n_events"):
-        last_n("made", VISITS, SUMS, n=2, key="user", silence="10m", sessions=without)
+        last_n("made", VISITS, SUMS, n=2, key="user", gap="10m", sessions=without)
 
 
 def test_a_key_has_one_type_in_a_table_with_one_row_per_key():

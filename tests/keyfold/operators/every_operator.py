@@ -20,6 +20,8 @@ from keyfold.operators import (
     Pattern,
     Then,
     Top,
+    Until,
+    While,
     Without,
     alert,
     as_of_join,
@@ -34,8 +36,6 @@ from keyfold.operators import (
     pattern,
     running,
     sessions,
-    sessions_until,
-    sessions_while,
     top_rows,
     totals,
     window_join,
@@ -85,10 +85,10 @@ class Case(NamedTuple):
 
 
 def _in_either_time(name: str, durations: tuple[str, ...], make: Callable[..., KeyedJob]) -> dict[str, Case]:
-    """Return a case for the silence in event time, and one in processing time."""
+    """Return a case for the gap in event time, and one in processing time."""
 
-    def in_processing_time(silence: timedelta, **others: timedelta) -> KeyedJob:
-        return make(silence=Timeout(silence, "processing_time"), **others)
+    def in_processing_time(gap: timedelta, **others: timedelta) -> KeyedJob:
+        return make(gap=Timeout(gap, "processing_time"), **others)
 
     return {name: Case(durations, make), f"{name} in processing time": Case(durations, in_processing_time)}
 
@@ -97,21 +97,21 @@ def _sent(events: pl.DataFrame, clock: object) -> dict[str, pl.DataFrame]:
     return {"made": events.select("user", "at", "cents")}
 
 
-def _last_session(silence: timedelta | Timeout, closed_for: timedelta, *, at_once: bool = False) -> KeyedJob:
+def _last_session(gap: timedelta | Timeout, closed_for: timedelta, *, at_once: bool = False) -> KeyedJob:
     last_of_each = Upsert(OF_SPAN, "user", name="last_session")
-    return sessions_until(
-        "made", VISITS, SPAN, until=IS_LAST, key="user", silence=silence, closed_for=closed_for, at_once=at_once,
+    return sessions(
+        "made", VISITS, SPAN, until=Until(IS_LAST, closed_for, at_once), key="user", gap=gap,
         selected=[(last_of_each, pl.lit(value=True))],
     )  # fmt: skip
 
 
-def _between(silence: timedelta | Timeout, pause: timedelta) -> KeyedJob:
-    return sessions_while("made", VISITS, SPAN, while_=IS_LITTLE, pause=pause, key="user", silence=silence)
+def _between(gap: timedelta | Timeout, pause: timedelta) -> KeyedJob:
+    return sessions("made", VISITS, SPAN, while_=While(IS_LITTLE, pause), key="user", gap=gap)
 
 
-def _last_two(silence: timedelta | Timeout) -> KeyedJob:
+def _last_two(gap: timedelta | Timeout) -> KeyedJob:
     latest = Upsert({"user": pl.String, "n": pl.Int64, "paid": pl.Int64, "reason": pl.String}, "user", name="latest")
-    return last_n("made", VISITS, SUMS, n=2, from_n=1, key="user", silence=silence, latest=latest)
+    return last_n("made", VISITS, SUMS, n=2, from_n=1, key="user", gap=gap, latest=latest)
 
 
 def _running(expiry: Timeout, *, at_once: bool = False) -> KeyedJob:
@@ -138,12 +138,12 @@ EVERY_OPERATOR: dict[str, Case] = {
         "made", VISITS, {"n": count()}, key="user", length=length, by="cents", top=Top(n=2, highest="n")
     )),
     "sessions": Case(("gap",), lambda gap: sessions("made", VISITS, SPAN, key="user", gap=gap)),
-    **_in_either_time("sessions_until", ("silence", "closed_for"), _last_session),
+    **_in_either_time("sessions until", ("gap", "closed_for"), _last_session),
     **_in_either_time(
-        "sessions_until at once", ("silence", "closed_for"), partial(_last_session, at_once=True)
+        "sessions until at once", ("gap", "closed_for"), partial(_last_session, at_once=True)
     ),
-    **_in_either_time("sessions_while", ("silence", "pause"), _between),
-    **_in_either_time("last_n", ("silence",), _last_two),
+    **_in_either_time("sessions while", ("gap", "pause"), _between),
+    **_in_either_time("last_n", ("gap",), _last_two),
     "running": Case(("expiry",), lambda expiry: _running(Timeout(expiry))),
     "running in processing time": Case(("expiry",), lambda expiry: _running(Timeout(expiry, "processing_time"))),
     "running at once": Case(("expiry",), lambda expiry: _running(Timeout(expiry), at_once=True)),

@@ -68,7 +68,7 @@ def jobs(user: str, at: str, cents: str, tags: str) -> dict[str, Any]:
     }  # fmt: skip
     span = {**of, "x9": op.first(at), "x10": op.sum_of_decreases(cents), "x11": op.over_pairs(value - value.shift())}
     is_high = value > 5
-    until: Any = {"until": value > 8, "closed_for": "3m", "silence": SILENCE, **key}
+    until: Any = {"until": op.Until(value > 8, closed_for="3m"), "gap": SILENCE, **key}
     held = op.Held(is_high, value < 3, timedelta(minutes=1), timedelta(minutes=1))
     up = op.Pattern({"x1": value < 4, "x2": op.Then(is_high)}, within="9m")
     sent = [Append({user: pl.String, cents: pl.Int64})]
@@ -79,9 +79,9 @@ def jobs(user: str, at: str, cents: str, tags: str) -> dict[str, Any]:
         "top": lambda: op.windows("w", source, of, length="8m", by=user, top=op.Top(n=1, highest="x2")),
         "totals": lambda: op.totals("w", source, of, **key),
         "sessions": lambda: op.sessions("w", source, of, gap="3m", **key),
-        "sessions_until": lambda: op.sessions_until("w", source, span, **until),
-        "sessions_while": lambda: op.sessions_while("w", source, span, while_=is_high, pause="2m", silence=SILENCE, **key),
-        "last_n": lambda: op.last_n("w", source, span, n=3, from_n=1, silence=SILENCE, **key),
+        "sessions until": lambda: op.sessions("w", source, span, **until),
+        "sessions while": lambda: op.sessions("w", source, span, while_=op.While(is_high, pause="2m"), gap=SILENCE, **key),
+        "last_n": lambda: op.last_n("w", source, span, n=3, from_n=1, gap=SILENCE, **key),
         "running": lambda: op.running("w", source, of, expiry=SILENCE, **key),
         "in windows": lambda: op.running("w", source, of, window=WindowShape(8 * MINUTE, 4 * MINUTE), **key),
         "top_rows": lambda: op.top_rows("w", source, n=2, highest=cents, **key),

@@ -39,6 +39,8 @@ from keyfold.operators import (
     Pattern,
     Then,
     Top,
+    Until,
+    While,
     Without,
     alert,
     collect,
@@ -57,7 +59,7 @@ from keyfold.operators import (
     pattern,
     quantile,
     running,
-    sessions_while,
+    sessions,
     sum,
     sum_of_decreases,
     windows,
@@ -148,9 +150,17 @@ def of_running(aggregate: Any) -> KeyedJob:
     return running("r", RIDES, {"n_rides": count(), "value": aggregate}, key="user")
 
 
-def of_while(aggregate: Any) -> KeyedJob:
+def of_until(until: Until) -> KeyedJob:
+    return sessions("s", RIDES, {"since": first("at"), "n_rides": count()}, until=until, key="user", gap="30m")
+
+
+def of_while(while_: While) -> KeyedJob:
+    return sessions("s", RIDES, {"since": first("at"), "n_rides": count()}, while_=while_, key="user", gap="30m")
+
+
+def of_two_events(aggregate: Any) -> KeyedJob:
     of = {"since": first("at"), "n_rides": count(), "value": aggregate}
-    return sessions_while("s", RIDES, of, while_=KM > 3, pause="5m", key="user", silence="30m")
+    return sessions("s", RIDES, of, while_=While(KM > 3, pause="5m"), key="user", gap="30m")
 
 
 def of_parts(part: PartOf) -> KeyedJob:
@@ -170,7 +180,7 @@ def of_condition(condition: Any) -> KeyedJob:
 
 
 def of_timeout(timeout: Timeout) -> KeyedJob:
-    return last_n("l", RIDES, {"longest": max("km")}, n=3, key="user", silence=timeout)
+    return last_n("l", RIDES, {"longest": max("km")}, n=3, key="user", gap=timeout)
 
 
 class Sized(JobParameters):
@@ -344,8 +354,8 @@ PARTS = [
     aggregates_of(quantile, q=Changed(0.25, {"q": 0.5}), at_most=Changed(7, {"q": 0.5}), value=Changed("n", {"q": 0.5})),
     aggregates_of(collect, at_most=Changed(7)),
     Declared(distinct, {"value": "tags"}, {"value": Changed(pl.col("tags").list.head(1)), "ignored": Changed(("a",))}, of_running),
-    Declared(over_pairs, {"value": N - N.shift()}, {"value": Changed(N + N.shift())}, of_while),
-    Declared(sum_of_decreases, {"value": "n"}, {"value": Changed(N * 2)}, of_while),
+    Declared(over_pairs, {"value": N - N.shift()}, {"value": Changed(N + N.shift())}, of_two_events),
+    Declared(sum_of_decreases, {"value": "n"}, {"value": Changed(N * 2)}, of_two_events),
     Declared(divided, {"value": N, "by": 2}, {"value": Changed(N * 2), "by": Changed(3)}, lambda value: of_aggregate(max(value))),
     Declared(Calendar, {"period": "day"}, {"period": Changed("week"), "zone": Changed("Europe/Berlin")}, of_length),
     Declared(Lateness, {"allowed": "1h"}, {
@@ -358,6 +368,13 @@ PARTS = [
         "latest": Changed(Upsert([required("window_start", pa.timestamp("us", "UTC"), "W"), required("rank", pa.int64(), "R"), ("kind", pa.string())], ("window_start", "rank"), name="now", events=pl.lit(0))),
     }, of_top),
     Declared(PartOf, {"columns": ("user",), "parts": 4}, {"columns": Changed(("kind",)), "parts": Changed(5)}, of_parts),
+    Declared(Until, {"condition": KM > 3, "closed_for": "1h"}, {
+        "condition": Changed(KM > 4), "closed_for": Changed("2h"), "at_once": Changed(True),
+    }, of_until),
+    Declared(While, {"condition": KM > 3, "pause": "5m"}, {
+        "condition": Changed(KM > 4), "pause": Changed("6m"),
+        "between": Changed(Append({"user": pl.String, "n_rides": pl.Int64}, name="stops", events=pl.col("n_rides").sum())),
+    }, of_while),
     Declared(Held, {"begins": KM > 9, "ends": KM < 3}, {
         "begins": Changed(KM > 8), "ends": Changed(KM < 2), "held_for": Changed("5m"), "cool_down": Changed("5m"),
     }, of_condition),

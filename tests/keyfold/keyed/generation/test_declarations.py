@@ -110,8 +110,8 @@ IN_OTHER_WORDS = [
         as_windows(output={"n": pa.int64(), "window_end": pl.Datetime("us", "UTC"), "user": pa.string()}),
     ),
     (
-        last_n("l", RIDES, {"far": max("km")}, n=3, key="user", silence="2h"),
-        last_n("l", RIDES, {"far": max("km")}, n=3, key="user", silence=timedelta(hours=2)),
+        last_n("l", RIDES, {"far": max("km")}, n=3, key="user", gap="2h"),
+        last_n("l", RIDES, {"far": max("km")}, n=3, key="user", gap=timedelta(hours=2)),
     ),
     (
         alert("a", RIDES, {"FAR": Held(KM > 3, KM < 2, held_for="60s")}, key="user"),

@@ -15,12 +15,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from keyfold import Misconfigured, Stream, TestHarness, Upsert
+from keyfold import Misconfigured, Stream, TestHarness, Timeout, Upsert
 from keyfold.keyed.job.inputs import Input
 from keyfold.operators import (
     Calendar,
     Lateness,
     Top,
+    Until,
+    While,
     count,
     count_distinct,
     first,
@@ -32,8 +34,6 @@ from keyfold.operators import (
     min,
     running,
     sessions,
-    sessions_until,
-    sessions_while,
     sum,
     top_rows,
     totals,
@@ -361,12 +361,12 @@ def test_first_rows_and_their_duplicates_are_those_of_plain_python(runs, cuts, p
         assert harness.state.is_empty()
 
 
-SECONDS, LAST_TWO, TOP = {"length": MINUTE}, {"n": 2, "silence": "1h"}, {"highest": "points"}
+SECONDS, LAST_TWO, TOP = {"length": MINUTE}, {"n": 2, "gap": "1h"}, {"highest": "points"}
 TO_FLOAT = {"output": pa.schema([WHO, ("sum", pa.float64())])}
 LISTED = SCORED.stream.derive(all=pl.col("team").str.split(" "))
-UNTIL = {"of": {"n": count()}, "until": pl.lit(value=False), "silence": "1m", "closed_for": "1m"}
+UNTIL = {"of": {"n": count()}, "until": Until(pl.lit(value=False), closed_for="1m"), "gap": "1m"}
 SINCE = {"n": count(), "since": first("moment")}
-WHILE = {"while_": pl.col("points") > 0, "pause": "1m", "silence": "1m"}
+WHILE = {"while_": While(pl.col("points") > 0, pause="1m"), "gap": "1m"}
 NO_MAX = "keep_max and lateness cannot be had together; leave out one of them"
 OPEN = Lateness(while_open=True)
 REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
@@ -378,10 +378,17 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (last_n, {**LAST_TWO, "n": 0}, "n is 0"),
     (last_n, {**LAST_TWO, "from_n": 3}, "from_n is 3; .* at most n, 2"),
     (last_n, {**LAST_TWO, "of": {"x": mean("team")}}, "x: String is no number"),
-    (sessions_until, UNTIL, r"sessions need one count, and one first\('moment'\)"),
+    (sessions, UNTIL, r"sessions need one count, and one first\('moment'\)"),
     (running, {"source": LISTED, "of": {"x": max("all")}}, r"x: List\(String\) has no order"),
-    (sessions_while, {"source": LISTED, "of": {**SINCE, "x": min("all")}, **WHILE}, r"x: List\(String\) has no order"),
+    (sessions, {"source": LISTED, "of": {**SINCE, "x": min("all")}, **WHILE}, r"x: List\(String\) has no order"),
     (sessions, {"gap": timedelta(0)}, "gap is 0:00:00"),
+    (sessions, {**UNTIL, **WHILE}, "until and while_ end different sessions; give one"),
+    (sessions, {**UNTIL, "counted": "n"}, "counted is for sessions with a gap alone"),
+    (
+        sessions,
+        {"gap": Timeout(MINUTE, "processing_time")},
+        "gap is in processing time, which only sessions with until",
+    ),
     (totals, {"output": [POINTS]}, "output: there is no column points to write; there are who, n_events"),
     (totals, {"output": {"n_events": pl.Int64}}, "output: there is no column who; there are n_events"),
     (totals, {"of": {"sum": sum("points")}, **TO_FLOAT}, "sum is int64, and declared as double: declare it as int64"),

@@ -42,8 +42,8 @@ OF_TWO = {"over_pairs", "sum_of_decreases"}
 SILENCE = Timeout(timedelta(hours=9))
 NUMBER = Append({"number": pl.Int64}, name="others", events=pl.col("number").sum())
 KEY: Any = {"key": "room"}
-UNTIL: Any = {"until": pl.lit(value=False), "silence": SILENCE, "closed_for": "1m", **KEY}
-WHILE: Any = {"while_": pl.lit(value=True), "silence": SILENCE, "pause": "1m", "between": NUMBER, **KEY}
+UNTIL: Any = {"until": op.Until(pl.lit(value=False), closed_for="1m"), "gap": SILENCE, **KEY}
+WHILE: Any = {"while_": op.While(pl.lit(value=True), pause="1m", between=NUMBER), "gap": SILENCE, **KEY}
 
 # The aggregates that each has, and whether it has `then`. The last row of a room is of all its events.
 OPERATORS: dict[str, tuple[Any, set[str], bool]] = {
@@ -67,20 +67,20 @@ OPERATORS: dict[str, tuple[Any, set[str], bool]] = {
         IN_PARTS,
         True,
     ),
-    "sessions": (lambda of, **more: op.sessions("w", EVENTS, of, gap="9h", **KEY, **more), IN_PARTS, False),
-    "last_n": (lambda of, **more: op.last_n("w", EVENTS, of, n=99, from_n=1, silence=SILENCE, **KEY, **more), IN_PARTS, False),
+    "sessions": (lambda of, **more: op.sessions("w", EVENTS, of, gap="9h", **KEY, **more), IN_PARTS, True),
+    "last_n": (lambda of, **more: op.last_n("w", EVENTS, of, n=99, from_n=1, gap=SILENCE, **KEY, **more), IN_PARTS, False),
     "running": (lambda of, **more: op.running("w", SIGNED, of, **KEY, **more), IN_PARTS - {"quantile"}, True),
     "running at once": (
         lambda of, **more: op.running("w", SIGNED, of, at_once=True, expiry=SILENCE, **KEY, **more),
         IN_PARTS - {"quantile"},
         True,
     ),
-    "sessions_until": (lambda of, **more: op.sessions_until("w", EVENTS, of, **UNTIL, **more), IN_PARTS | OF_TWO, True),
-    "sessions_while": (lambda of, **more: op.sessions_while("w", EVENTS, of, **WHILE, **more), IN_PARTS | OF_TWO, True),
+    "sessions until": (lambda of, **more: op.sessions("w", EVENTS, of, **UNTIL, **more), IN_PARTS | OF_TWO, True),
+    "sessions while": (lambda of, **more: op.sessions("w", EVENTS, of, **WHILE, **more), IN_PARTS | OF_TWO, True),
 }  # fmt: skip
 
 
-IN_ORDER = {"last_n", "running", "running at once", "sessions_until", "sessions_while"}
+IN_ORDER = {"last_n", "running", "running at once", "sessions until", "sessions while"}
 
 
 def job_of(operator, columns, output):
@@ -147,7 +147,7 @@ def faults(operator, columns, rows, came):
             if aggregate == "collect" and operator not in IN_ORDER:
                 events_of_room = events_of_room.sort("at", "value", nulls_last=False)
             of_room = events_of_room["value"].to_list()
-            if operator == "sessions_while":
+            if operator == "sessions while":
                 # There, NaN in a column that may be NULL counts as NULL.
                 of_room = [None if isinstance(value, float) and value != value else value for value in of_room]
             right = by_hand(aggregate, of_room)
@@ -178,7 +178,7 @@ def test_each_row_in_order_has_the_aggregates_of_the_events_before_it(n):
     }
     came = events()
     jobs = {
-        n: op.last_n("w", EVENTS, {**of, "newest": op.last("id")}, n=n, from_n=1, silence=SILENCE, **KEY),
+        n: op.last_n("w", EVENTS, {**of, "newest": op.last("id")}, n=n, from_n=1, gap=SILENCE, **KEY),
         came.height: op.running("w", SIGNED, {**of_running, "newest": op.last("id")}, **KEY),
     }
     for length, job in jobs.items():
@@ -195,7 +195,7 @@ def test_each_row_in_order_has_the_aggregates_of_the_events_before_it(n):
                     assert is_right(got, by_hand(aggregate, window), window), (name, place)
 
 
-@pytest.mark.parametrize("operator", ["calendar", "totals", "top", "sessions", "last_n", "running", "sessions_until"])
+@pytest.mark.parametrize("operator", ["calendar", "totals", "top", "sessions", "last_n", "running", "sessions until"])
 def test_a_run_over_files_gives_the_same(operator, tmp_path):
     # Streams have finite numbers.
     came = events().with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)) for name in ("wild", "none"))

@@ -33,16 +33,16 @@ def table(*columns):
     return pa.schema([*KEY, *(pa.field(name, kinds.get(name, pa.int64())) for name in columns)])
 
 
-LEVEL: Any = {"output": table("n"), "silence": Timeout(GAP), "key": KEYS}
+LEVEL: Any = {"output": table("n"), "gap": Timeout(GAP), "key": KEYS}
 AT_ONCE = Input(Stream("readings", READING, event_time="at"), columns=READING)
 COUNTED = {"since": op.first("at"), "n": op.count()}
 NUMBERS = Append(table("n"), name="numbers", events=pl.col("n").sum())
-UNTIL: Any = {"until": pl.col("level") > 2, "closed_for": MINUTE}
+UNTIL: Any = {"until": op.Until(pl.col("level") > 2, closed_for=MINUTE)}
 HIGH = op.Held(pl.col("level") > 2, pl.col("level") < 0)
 IN_ORDER = {
-    "sessions_until": op.sessions_until("j", AT_ONCE, COUNTED, **UNTIL, **LEVEL),
-    "sessions_while": op.sessions_while(
-        "j", AT_ONCE, COUNTED, while_=pl.col("level") > 0, pause=PAUSE, between=NUMBERS, **LEVEL
+    "sessions until": op.sessions("j", AT_ONCE, COUNTED, **UNTIL, **LEVEL),
+    "sessions while": op.sessions(
+        "j", AT_ONCE, COUNTED, while_=op.While(pl.col("level") > 0, pause=PAUSE, between=NUMBERS), **LEVEL
     ),
     "last_n": op.last_n("j", AT_ONCE, {"n": op.count()}, n=3, from_n=1, sessions=NUMBERS, **LEVEL),
     "alert": op.alert("j", AT_ONCE, {"HIGH": HIGH}, output=table("level", "change"), key=KEYS),
@@ -58,7 +58,7 @@ def frame(*readings):
 
 @pytest.mark.parametrize(("minute", "level", "ends_at"), [(5, 0, 5 * MINUTE + GAP), (52, 3, 52 * MINUTE)])
 def test_an_event_that_does_not_only_lengthen_its_session_may_end_it_sooner(minute, level, ends_at):
-    harness = TestHarness(op.sessions_until("j", replace(AT_ONCE, delay="1d"), COUNTED, **UNTIL, **LEVEL))
+    harness = TestHarness(op.sessions("j", replace(AT_ONCE, delay="1d"), COUNTED, **UNTIL, **LEVEL))
     for at, of in ((50, 0), (minute, level)):
         harness.batch(frame(("a", "x", NOON + at * MINUTE, of)))
     harness.batch(advance_to=NOON + ends_at)
@@ -94,9 +94,9 @@ LATEST = Upsert(
 FURTHER = {
     "running": lambda table: op.running("j", AT_ONCE, OF, key=KEYS, output=table_of_all, latest=table, then=TWICE),
     "last_n": lambda table: op.last_n("j", AT_ONCE, {**OF, "twice": op.sum(pl.col("level") * 2)}, n=99, from_n=1,
-                                      key=KEYS, silence=Timeout(GAP), output=table_of_all, latest=table),
-    "sessions_until": lambda table: op.sessions_until(
-        "j", AT_ONCE, OF, **UNTIL, key=KEYS, silence=Timeout(GAP), output=table_of_all, then=TWICE,
+                                      key=KEYS, gap=Timeout(GAP), output=table_of_all, latest=table),
+    "sessions until": lambda table: op.sessions(
+        "j", AT_ONCE, OF, **UNTIL, key=KEYS, gap=Timeout(GAP), output=table_of_all, then=TWICE,
         selected=[(table, pl.col("level") > 2)],
     ),
 }  # fmt: skip
@@ -160,7 +160,7 @@ def test_a_zero_is_the_same_whatever_its_sign_and_arrival():
 
 def test_a_fall_that_no_column_holds_is_refused():
     of = {"since": op.first("at"), "n": op.count(), "fallen": op.sum_of_decreases("level")}
-    job = op.sessions_until("j", AT_ONCE, of, **UNTIL, key=KEYS, silence=Timeout(GAP))
+    job = op.sessions("j", AT_ONCE, of, **UNTIL, key=KEYS, gap=Timeout(GAP))
     readings = [("a", "x", NOON, 0), ("a", "x", NOON + MINUTE, 1), ("a", "x", NOON + 2 * MINUTE, -(2**63))]
     with pytest.raises(TotalTooLargeError, match="total of fallen does not fit into Int64"):
         play(job, [frame(*readings)], NOON + timedelta(days=9))

@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,8 @@ from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.operators import (
     Held,
     Top,
+    Until,
+    While,
     alert,
     collect,
     count,
@@ -33,8 +36,6 @@ from keyfold.operators import (
     quantile,
     running,
     sessions,
-    sessions_until,
-    sessions_while,
     sum,
     sum_of_decreases,
     totals,
@@ -247,24 +248,22 @@ HAVE = {
     ),
     "last_n": (
         lambda of, _: last_n(
-            "w", FACTS, of, n=50, key="room", silence=SILENCE, from_n=1,
+            "w", FACTS, of, n=50, key="room", gap=SILENCE, from_n=1,
             sessions=Append(pa.schema([ROOM, N]), name="ended", events=COUNTED),
         ),
         {},
         IN_ORDER,
     ),
     "running": (lambda of, _: running("w", FACTS, of, key="room"), {}, IN_ANY_ORDER - {"quantile"}),
-    "sessions_until": (
-        lambda of, _: sessions_until(
-            "w", FACTS, of, until=pl.lit(value=False), key="room", silence=SILENCE, closed_for="1m"
-        ),
+    "sessions until": (
+        lambda of, _: sessions("w", FACTS, of, until=Until(pl.lit(value=False), closed_for="1m"), key="room", gap=SILENCE),
         SINCE,
         IN_ORDER,
     ),
-    "sessions_while": (
-        lambda of, output: sessions_while(
-            "w", FACTS, of, while_=pl.lit(value=True), pause="1m", key="room", silence=SILENCE, output=output,
-            between=Append(pa.schema([N]), name="between", events=COUNTED),
+    "sessions while": (
+        lambda of, output: sessions(
+            "w", FACTS, of, key="room", gap=SILENCE, output=output,
+            while_=While(pl.lit(value=True), pause="1m", between=Append(pa.schema([N]), name="between", events=COUNTED)),
         ),
         SINCE,
         IN_ORDER,
@@ -346,9 +345,9 @@ def test_a_sum_that_its_column_does_not_hold_is_refused(operator):
 
 
 def test_columns_are_of_the_events_that_they_come_from():
-    job = sessions_while(
+    job = sessions(
         "w", FACTS, {"since": first("at"), "n": count(), "crowd": sum("people"), "heated": last("heat")},
-        while_=pl.col("heat") > 0, pause="1m", key="room", silence="1h",
+        while_=While(pl.col("heat") > 0, pause="1m"), key="room", gap="1h",
         then={"share": pl.col("crowd") / pl.col("n"), "why": pl.col("ended"), "heated": pl.col("heated") * 2},
     )  # fmt: skip
     for table in job.own_tables:
@@ -376,15 +375,14 @@ BY_KEY = {
     windows: {"of": {}, "length": "1h"},
     sessions: {"of": {}, "gap": "1h"},
     totals: {"of": {}},
-    last_n: {"n": 2, "of": {}, "silence": "1h"},
+    last_n: {"n": 2, "of": {}, "gap": "1h"},
     running: {"of": {}},
-    sessions_until: {"of": {"n": count(), **SINCE}, "until": pl.col("people") > 3, "silence": "1h", "closed_for": "1h"},
-    sessions_while: {"of": {"n": count(), **SINCE}, "while_": pl.col("people") > 3, "silence": "1h", "pause": "1m"},
+    partial(sessions, until=Until(pl.col("people") > 3, closed_for="1h")): {"of": {"n": count(), **SINCE}, "gap": "1h"},
     alert: {"conditions": {"MANY": Held(pl.col("people") > 3, pl.col("people") < 2)}},
 }
 
 
-@pytest.mark.parametrize("operator", list(BY_KEY), ids=lambda operator: operator.__name__)
+@pytest.mark.parametrize("operator", list(BY_KEY), ids=lambda operator: getattr(operator, "__name__", "sessions until"))
 @pytest.mark.parametrize(
     ("key", "told"), [("rooom", "there is no column rooom; did you mean room"), ("at", "at is the event time")]
 )
