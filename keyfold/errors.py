@@ -38,7 +38,7 @@ class Misconfigured(KeyfoldError):
         >>> import keyfold
         >>> keyfold.Append({"user": "text"}, name="totals")
         Traceback (most recent call last):
-        keyfold.errors.Misconfigured: table totals: user has type 'text'; give a type of Polars (pl.Int64) or Arrow (pa.int64())
+        keyfold.errors.Misconfigured: table totals: schema: user has type 'text'; give a type of Polars (pl.Int64) or Arrow (pa.int64())
     """
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from keyfold.columns import column, lineage_of, required
 from keyfold.errors import Misconfigured
-from keyfold.schemas import Columns, check_name, to_names, to_stored_schema
+from keyfold.schemas import Columns, check_name, stored_schema, to_names, to_schema
 from keyfold.stream import TIMESTAMP
 from keyfold.validation import declaration, given, never_null
 
@@ -29,7 +29,7 @@ class OutputTable:
             events of its own, and replaces one of others. Otherwise they are those in the rows that the table has.
     """
 
-    schema: pa.Schema = given(converter=to_stored_schema)
+    schema: pa.Schema = given(converter=to_schema)
     name: str = ""
     key: tuple[str, ...] = given(converter=to_names, default=())
     events: pl.Expr = field(default_factory=pl.len)
@@ -80,7 +80,7 @@ def Append(columns: Columns, *, name: str = "", events: pl.Expr | None = None, d
         >>> Append({"user": pl.String, "clicks": pl.Int64}, name="long_visits").schema.names
         ['user', 'clicks']
     """
-    return OutputTable(columns, name, (), _counted(name, events), description)
+    return _storable(OutputTable(columns, name, (), _counted(name, events), description))
 
 
 def Upsert(
@@ -109,6 +109,12 @@ def Upsert(
     table = OutputTable(columns, name, key, _counted(name, events), description, changes)
     if not table.key:
         raise Misconfigured(f"{f'table {name}'.rstrip()}: key is empty; an upsert table has one row per key")
+    return _storable(table)
+
+
+def _storable(table: OutputTable) -> OutputTable:
+    """Return a table that an author declares, if Delta can hold it. Late events have the types of the events, which are cast."""
+    stored_schema(f"{f'table {table.name}'.rstrip()}: schema", table.schema)
     return table
 
 
