@@ -10,7 +10,7 @@ from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.operators.aggregation.combined_rows import Aggregates
 from keyfold.operators.aggregation.top_groups import TopGroups
 from keyfold.operators.aggregation.window_shapes import WINDOW_END, Shape, Spans
-from keyfold.times import micros
+from keyfold.times import END, micros
 
 _SINCE = "#since"
 
@@ -54,12 +54,12 @@ class OpenWindows:
     @property
     def end(self) -> pl.Expr:
         """The end of the last window of a pane."""
-        return self.shape.end(pl.col(self.pane))
+        return _in_calendar(self.shape.end(pl.col(self.pane)))
 
     @property
     def final(self) -> pl.Expr:
         """When the last window of a pane is final: no event corrects it any more."""
-        return self.end if self.allowed_lateness is None else self.end + self.allowed_lateness
+        return self.end if self.allowed_lateness is None else _in_calendar(self.end + self.allowed_lateness)
 
     def combine(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Aggregate events by pane, before the shuffle."""
@@ -72,7 +72,7 @@ class OpenWindows:
         is_late = self.final <= before
         # From the first window of a pane that is not final.
         final_before = before if self.allowed_lateness is None else before - self.allowed_lateness
-        since = self.shape.next_end(pl.col(self.pane), final_before)
+        since = _in_calendar(self.shape.next_end(pl.col(self.pane), final_before))
         came = events.filter(~is_late).with_columns(since.alias(DEADLINE))
         earlier, new = state, came.select(state.columns)
         if self.allowed_lateness is not None:
@@ -82,7 +82,7 @@ class OpenWindows:
             )
         panes = self._chosen(pl.concat([earlier, new]))
         panes = self.sums.joined(panes, [*self.groups, self.pane], pl.col(DEADLINE).max(), *self._more)
-        following = pl.max_horizontal(DEADLINE, self.shape.next_end(pl.col(self.pane), now))
+        following = pl.max_horizontal(DEADLINE, _in_calendar(self.shape.next_end(pl.col(self.pane), now)))
         if self.allowed_lateness is not None:
             following = pl.when(following > now, following <= self.end).then(following).otherwise(self.final)
         still_open = panes.with_columns(following.alias(DEADLINE))
@@ -127,15 +127,24 @@ class OpenWindows:
 
     def _overlapping(self, due: pl.DataFrame, clock: Clock, shape: Spans) -> pl.DataFrame:
         # The windows of a pane, from the first that may be written to the last that has ended.
-        last = pl.min_horizontal(self.end, pl.lit(clock.watermark)).to_physical()
+        # At the end of the calendar, those that end behind it have ended too, and are one window: the last of their panes.
+        is_end = clock.watermark >= END
+        last_end = self.shape.end(pl.col(self.pane))
+        last = (last_end if is_end else pl.min_horizontal(last_end, pl.lit(clock.watermark))).to_physical()
         ends = pl.int_ranges(pl.col(DEADLINE).to_physical(), last + 1, micros(shape.every))
         rows = due.with_columns(**{WINDOW_END: ends}).explode(WINDOW_END)
-        rows = rows.with_columns(pl.col(WINDOW_END).cast(pl.Datetime("us", "UTC")))
+        rows = rows.with_columns(_in_calendar(pl.col(WINDOW_END).cast(pl.Datetime("us", "UTC"))))
+        rows = rows.unique([*self.groups, self.pane, WINDOW_END]) if is_end else rows
         # Only the last window of a pane counts its events, so that no event is counted twice.
         is_last = pl.col(WINDOW_END) == self.end
         rows = rows.with_columns(pl.when(is_last).then(self.sums.counted).otherwise(0).alias(self.sums.counted))
         rows = self.sums.joined(rows, [*self.groups, WINDOW_END], *self._more)
         return rows.with_columns((pl.col(WINDOW_END) - shape.length).alias(self.pane))
+
+
+def _in_calendar(time: pl.Expr) -> pl.Expr:
+    """Return a time, or the end of the calendar if it lies behind it: state and tables hold no later one, and no watermark passes it."""
+    return pl.min_horizontal(time, pl.lit(END))
 
 
 def _rows_with_max(rows: pl.DataFrame, groups: list[str], keep_max: str, counted: str) -> pl.DataFrame:

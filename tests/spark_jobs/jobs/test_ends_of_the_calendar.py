@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from keyfold import Stream, required
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.calling.step_call import within_calendar
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
-from keyfold.operators.aggregation.window_shapes import Calendar
+from keyfold.operators import Calendar, Lateness, count, windows
 from keyfold.testing import accounted_for, restart
 from keyfold.times import BEGINNING, END, period_starts, to_iso
 from spark_jobs.jobs.event_index import EVENT_INDEX
@@ -21,6 +22,9 @@ from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from tests.examples import examples
 
+CLICKS = Stream(
+    "clicks", [required("user", pl.Int64, "Who"), required("at", pl.Datetime("us", "UTC"), "When")], event_time="at"
+)
 NEAR_AN_END = st.datetimes(max_value=datetime(2, 1, 1)) | st.datetimes(min_value=datetime(9998, 1, 1))  # noqa: DTZ001 - see TIMES
 TIMES = st.lists((st.datetimes() | NEAR_AN_END).map(lambda time: time.replace(tzinfo=UTC)), min_size=1, max_size=4)
 
@@ -65,11 +69,28 @@ def some_events(job, times):
     made = {
         name: how
         for name, how in {**job.only_input.derived, **job.only_input.computed}.items()
-        if name in ("window_start", "n_events")
+        if name in ("window_start", "pane_start", "n_events")
     }
     return events.with_columns(**made).select(
         pl.col(name).cast(kind) for name, kind in polars_schema(job.columns).items()
     )
+
+
+@pytest.mark.parametrize(("every", "lateness"), [("100000d", None), ("50000d", None), ("100000d", "30d")])
+@examples(40)
+@given(runs=st.lists(TIMES, min_size=1, max_size=2))
+def test_windows_that_end_behind_the_calendar_end_with_it(every, lateness, runs):
+    allowed = None if lateness is None else Lateness(allowed=lateness)
+    job = windows("long", CLICKS, {"n_events": count()}, key="user", length="100000d", every=every, lateness=allowed)
+    harness, read = TestHarness(job), 0
+    for times in runs:
+        harness.batch(some_events(job, times), processing_time=END)
+        restart(harness)
+        read += len(times)
+        assert accounted_for(job, harness) == read
+    harness.batch(processing_time=END, advance_to=END)
+    assert accounted_for(job, harness) == read
+    assert harness.state.is_empty()
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/Los_Angeles"])
