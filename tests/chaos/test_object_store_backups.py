@@ -85,7 +85,9 @@ def test_damaged_lost_and_older_objects_of_a_home_and_of_its_backup_are_named(ty
     rows.write_bytes(b"?" + before[rows][1:])
     said = typed(home, ("check",), code=1)
     for path, content in before.items():
-        assert f'"path":"{path}"' in said
+        # A journal without a commit record does not agree with the tables that have its batch.
+        damaged = path.parent if path == record else path
+        assert f'"path":"{damaged}"' in said
         path.write_bytes(content)
     assert NOTHING in typed(home, ("check",))
     content = object_of(f"{backups}/content")
