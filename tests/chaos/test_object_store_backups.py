@@ -82,7 +82,8 @@ def test_damaged_lost_and_older_objects_of_a_home_and_of_its_backup_are_named(ty
     entry, record, rows = paths
     entry.write_bytes(before[entry][:-2] + b"??")
     record.unlink()
-    rows.write_bytes(b"?" + before[rows][1:])
+    # Flipped bits of an object that is there are the store's to find.
+    rows.unlink()
     said = typed(home, ("check",), code=1)
     for path, content in before.items():
         # A journal without a commit record does not agree with the tables that have its batch.
