@@ -18,7 +18,7 @@ _FAILED_CHECKS = 5
 _ONE_LINE = 66
 
 Metadata = Mapping[dg.AssetKey, Mapping[str, Any]]
-"""Metadata of a run's materializations, by asset."""
+"""Metadata of a run's materializations and observations, by asset."""
 
 
 def assets_of(definitions: dg.Definitions, group: str) -> list[dg.AssetKey]:
@@ -68,7 +68,7 @@ def _streams(metadata_of: Metadata) -> Table:
         made = metadata_of.get(DEFAULT.get_asset_key(f"events.{stream}"))
         if made:
             counts = [f"{made[name]:,}" for name in ("rows_read", "accepted", "quarantined", "duplicates")]
-            table.add_row(stream, *counts, f"{made['seconds']:.1f}")
+            table.add_row(stream, *counts, made["seconds"])
     return table
 
 
@@ -81,7 +81,7 @@ def _jobs(metadata_of: Metadata) -> Table:
         if made:
             counts = [f"{made['events_in']:,}", f"{made['dagster/row_count']:,}", f"+{made['rows_out']:,}"]
             counts += [f"{made[name]:,}" for name in ("late", "open_events")]
-            table.add_row(job, *counts, f"{made['seconds']:.1f}")
+            table.add_row(job, *counts, made["seconds"])
     return table
 
 
@@ -97,23 +97,25 @@ def _facts(result: dg.ExecuteInProcessResult, metadata_of: Metadata, seconds: fl
 
 
 def _metadata(result: dg.ExecuteInProcessResult) -> Metadata:
-    metadata_of: dict[dg.AssetKey, dict[str, Any]] = {}
-    for event in result.get_asset_materialization_events():
-        if event.asset_key is not None:
-            values: Mapping[str, dg.MetadataValue] = event.materialization.metadata
-            metadata_of[event.asset_key] = {name: value.value for name, value in values.items()}
-    return metadata_of
+    reports = [event.materialization for event in result.get_asset_materialization_events()]
+    # A table without new rows.
+    reports += [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]
+    return {report.asset_key: {name: value.value for name, value in report.metadata.items()} for report in reports}
 
 
 def _held_back(result: dg.ExecuteInProcessResult) -> list[dg.AssetCheckEvaluation]:
+    return [check for check in _errors(result) if check.blocking]
+
+
+def _errors(result: dg.ExecuteInProcessResult) -> list[dg.AssetCheckEvaluation]:
     evaluations = result.get_asset_check_evaluations()
-    return [found for found in evaluations if not found.passed and found.severity is dg.AssetCheckSeverity.ERROR]
+    return [check for check in evaluations if not check.passed and check.severity is dg.AssetCheckSeverity.ERROR]
 
 
 def _checks(result: dg.ExecuteInProcessResult) -> str:
     evaluations = result.get_asset_check_evaluations()
     failed = [found for found in evaluations if not found.passed]
-    errors = len(_held_back(result))
+    errors = len(_errors(result))
     lines = [f"{len(evaluations) - len(failed)} passed, {errors} failed, {len(failed) - errors} warned"]
     lines += [
         shorten(f"{found.asset_key.to_user_string()}.{found.check_name}: {found.description or 'failed'}", _ONE_LINE)

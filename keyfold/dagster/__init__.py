@@ -10,12 +10,11 @@ from keyfold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from keyfold.dagster.alerting import alert_sensors
-    from keyfold.dagster.assets.keyed_asset import JobAssets
+    from keyfold.dagster.assets.shown import JobAssets, StreamAssets
     from keyfold.dagster.automation.schedules import advance_schedule, nightly_schedule
     from keyfold.dagster.automation.sensors import landing_sensor
     from keyfold.dagster.library import keyfold_assets, keyfold_group
     from keyfold.dagster.resources import Keyfold, KeyfoldResource
-    from keyfold.dagster.suites import suite_checks
     from keyfold.dagster.translator import KeyfoldTranslator
 
 __all__ = [
@@ -23,25 +22,24 @@ __all__ = [
     "Keyfold",
     "KeyfoldResource",
     "KeyfoldTranslator",
+    "StreamAssets",
     "advance_schedule",
     "alert_sensors",
     "keyfold_assets",
     "keyfold_group",
     "landing_sensor",
     "nightly_schedule",
-    "suite_checks",
 ]
 
 __getattr__ = lazy_names(
     globals(),
     {
         "keyfold.dagster.alerting": ("alert_sensors",),
-        "keyfold.dagster.assets.keyed_asset": ("JobAssets",),
+        "keyfold.dagster.assets.shown": ("JobAssets", "StreamAssets"),
         "keyfold.dagster.automation.schedules": ("advance_schedule", "nightly_schedule"),
         "keyfold.dagster.automation.sensors": ("landing_sensor",),
         "keyfold.dagster.library": ("keyfold_assets", "keyfold_group"),
         "keyfold.dagster.resources": ("Keyfold", "KeyfoldResource"),
-        "keyfold.dagster.suites": ("suite_checks",),
         "keyfold.dagster.translator": ("KeyfoldTranslator",),
     },
 )

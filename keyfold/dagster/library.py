@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from keyfold.dagster.assets.health_checks import health_checks, stream_health_checks
-from keyfold.dagster.assets.keyed_asset import JobAssets, conservation_check, keyed_assets
-from keyfold.dagster.assets.streams import stream_assets, stream_check
+from keyfold.dagster.assets.checks import asset_checks
+from keyfold.dagster.assets.job_checks import job_checks
+from keyfold.dagster.assets.keyed_asset import keyed_assets
+from keyfold.dagster.assets.shown import JobAssets, StreamAssets
+from keyfold.dagster.assets.stream_checks import stream_checks
+from keyfold.dagster.assets.streams import stream_assets
 from keyfold.dagster.automation.schedules import advance_schedule, nightly_schedule
 from keyfold.dagster.automation.sensors import landing_sensor
 from keyfold.dagster.declared import note
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 def keyfold_assets(
     *,
     jobs: Sequence[KeyedJob | JobAssets] = (),
-    streams: Sequence[Stream] = (),
+    streams: Sequence[Stream | StreamAssets] = (),
     suites: "Mapping[str, Suite] | None" = None,
     translator: KeyfoldTranslator = DEFAULT,
 ) -> list[dg.AssetsDefinition | dg.AssetSpec]:
@@ -32,8 +35,8 @@ def keyfold_assets(
     They need the resource `keyfold` (`KeyfoldResource`).
 
     Args:
-        jobs: the jobs, as they are or with plots (`JobAssets`).
-        streams: the streams whose files or messages are ingested.
+        jobs: the jobs, as they are or with how Dagster shows them (`JobAssets`).
+        streams: the streams whose files or messages are ingested, as they are or with how Dagster shows them (`StreamAssets`).
         suites: suites of expectations, by table.
         translator: names and describes the assets.
 
@@ -45,23 +48,36 @@ def keyfold_assets(
         >>> from spark_jobs.streams import RIDE_POINTS
         >>> defs = dg.Definitions(assets=keyfold_assets(streams=[RIDE_POINTS], jobs=[RIDE_SUMMARIES]))
     """
-    shown = [one if isinstance(one, JobAssets) else JobAssets(one) for one in jobs]
-    declared = {one.job.name: one.job for one in shown}
-    note(streams, declared.values())
+    shown_jobs = [job if isinstance(job, JobAssets) else JobAssets(job) for job in jobs]
+    shown_streams = [stream if isinstance(stream, StreamAssets) else StreamAssets(stream) for stream in streams]
+    declared = {shown.job.name: shown.job for shown in shown_jobs}
+    note([shown.stream for shown in shown_streams], declared.values())
+    # What a job reads, or a suite checks, is an asset.
+    used = {*(suites or {}), *(input_.table for job in declared.values() for input_ in job.inputs.values())}
     return [
         *(
-            one
-            for stream in streams
-            for one in (
-                *stream_assets(stream, translator),
-                stream_check(stream, translator),
-                stream_health_checks(stream, translator),
-            )
+            definition
+            for shown in shown_streams
+            for definition in (*stream_assets(shown, translator), stream_checks(shown, translator))
         ),
-        *(keyed_assets(one, translator) for one in shown),
-        *(conservation_check(job, translator) for job in declared.values()),
-        *(health_checks(job, translator) for job in declared.values()),
-        *(checks for job in declared.values() for checks in suite_checks(job, suites or {}, translator)),
+        *(keyed_assets(shown, translator, late_asset=shown.job.late_table in used) for shown in shown_jobs),
+        *(checks for shown in shown_jobs for checks in checks_of_job(shown, suites or {}, translator)),
+    ]
+
+
+def checks_of_job(
+    shown: JobAssets, suites: "Mapping[str, Suite]", translator: KeyfoldTranslator = DEFAULT
+) -> list[dg.AssetChecksDefinition]:
+    """Build the checks of a job's tables: one step a table, which evaluates Keyfold's checks and the table's suite."""
+    job = shown.job
+    suite_of = {
+        table.name: suite_checks(job, table, suites[table.name], translator)
+        for table in job.tables
+        if table.name in suites
+    }
+    return [
+        job_checks(shown, suite_of.pop(job.name, None), translator),
+        *(asset_checks(suite.asset, suite=suite, pool=f"job_{job.name}") for suite in suite_of.values()),
     ]
 
 
@@ -69,7 +85,7 @@ def keyfold_group(
     name: str,
     *,
     jobs: Sequence[KeyedJob | JobAssets] = (),
-    streams: Sequence[Stream] = (),
+    streams: Sequence[Stream | StreamAssets] = (),
     suites: "Mapping[str, Suite] | None" = None,
     owners: Sequence[str] = (),
 ) -> dg.Definitions:
@@ -84,11 +100,16 @@ def keyfold_group(
         owners: people or teams, in Dagster's notation.
     """
     translator = KeyfoldTranslator(group=name, owners=owners)
-    declared = [one.job if isinstance(one, JobAssets) else one for one in jobs]
+    declared = [job.job if isinstance(job, JobAssets) else job for job in jobs]
     group = dg.AssetSelection.groups(name)
     return dg.Definitions(
         assets=keyfold_assets(jobs=jobs, streams=streams, suites=suites, translator=translator),
-        sensors=[landing_sensor(stream, target=group, translator=translator) for stream in streams],
+        sensors=[
+            landing_sensor(
+                stream.stream if isinstance(stream, StreamAssets) else stream, target=group, translator=translator
+            )
+            for stream in streams
+        ],
         schedules=[
             *([advance_schedule(*declared, name=f"advance_{name}", translator=translator)] if declared else []),
             nightly_schedule(group, name=f"nightly_{name}"),

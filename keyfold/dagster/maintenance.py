@@ -110,7 +110,8 @@ def _maintain(
             )
         context.log.info(f"{name}: {done.files_before} files became {done.files_after}; {done.deleted} deleted")
         # Not a materialization, which would start downstream assets.
-        context.log_event(dg.AssetObservation(translator.get_asset_key(name), metadata=_metadata(done)))
+        if (key := translator.get_asset_key(name)) in context.assets_def.keys:
+            context.log_event(dg.AssetObservation(key, metadata=_metadata(done)))
 
 
 def _metadata(done: Maintained) -> dict[str, int | float | str]:

@@ -27,6 +27,9 @@ ALARM = "#c8322b"
 QUIET = "#9aa5b1"
 """Colour of everything else."""
 
+_FEWEST_BATCHES = 3
+"""One dot or two have no course."""
+
 _STYLE: Mapping[Any, Any] = {
     "axes.spines.right": False,
     "axes.spines.top": False,
@@ -69,17 +72,23 @@ def picture(figure: "Figure", caption: str) -> dg.MetadataValue:
     return dg.MetadataValue.md(f"![{caption}](data:image/png;base64,{encoded})")
 
 
+def in_one_entry(plots: Mapping[str, dg.MetadataValue]) -> dict[str, dg.MetadataValue]:
+    """Return plots with the pictures in one entry, `plots`, below each other; entries that are no Markdown stay as they are."""
+    pictures = [str(value.value) for value in plots.values() if isinstance(value, dg.MarkdownMetadataValue)]
+    others = {name: value for name, value in plots.items() if not isinstance(value, dg.MarkdownMetadataValue)}
+    return {**({"plots": dg.MetadataValue.md("\n\n".join(pictures))} if pictures else {}), **others}
+
+
 def plot_runs(lakehouse: Lakehouse, job: str) -> dict[str, dg.MetadataValue]:
-    """Plot throughput and open events of the live generation's last batches (at most 100)."""
+    """Plot throughput and open events of the live generation's last batches (at most 100); nothing for fewer than three."""
     generation = live_generation(lakehouse, job)
     records = generation.journal.recent() if generation else []
-    if not records:
+    if len(records) < _FEWEST_BATCHES:
         return {}
     figure, (events, state) = draw(2, height=2.2)
     numbers = [record.batch for record in records]
     events.bar(numbers, [record.counts.events for record in records], color=MAIN)
     events.set_title("events of each batch")
-    # A marker, since one batch has no line.
     state.plot(numbers, [record.totals.open_events for record in records], color=SECOND, marker=".")
     state.set_title("open events after each batch")
     for panel in (events, state):

@@ -1,6 +1,7 @@
 """Show continuous runs in Dagster: they run outside of it, and report themselves (`keyfold.runs.reports_to_dagster`)."""
 
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import dagster as dg
 from deltalake import DeltaTable
@@ -8,9 +9,12 @@ from deltalake import DeltaTable
 from keyfold.dagster.assets.metadata import (
     BATCH,
     EVENTS,
-    GENERATION,
+    ROWS,
+    SINCE_BATCH,
     batch_metadata,
+    is_written,
     last_materialization,
+    recorded,
 )
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.errors import Misconfigured, NotFound
@@ -30,12 +34,47 @@ class DagsterReports:
         self._instance = dg.DagsterInstance.get()
 
     def report(self, written: Written) -> None:
-        """Report a materialization of each table, unless its last one is of the same batch."""
+        """Report each table that is an asset: a materialization if it has rows that are not reported, else an observation."""
         for name, table in written.tables.items():
             key = self._translator.get_asset_key(name)
+            # A side table is an asset where a group asks for it, whose first run reports it.
+            if name in written.side_tables and not self._instance.has_asset_key(key):
+                continue
             before = last_materialization(self._instance, key)
-            if (metadata := _metadata(written, table, before)) is not None:
+            metadata = _metadata(written, name, table, before)
+            if is_written(metadata, before):
                 self._instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=metadata))
+            elif str(written.batch) not in {recorded(report).get(BATCH) for report in (before, self._observed(key))}:
+                self._instance.report_runless_asset_event(dg.AssetObservation(key, metadata=metadata))
+
+    def _observed(self, key: dg.AssetKey) -> dg.AssetObservation | None:
+        records = self._instance.fetch_observations(key, limit=1).records
+        return records[0].asset_observation if records else None
+
+
+def report_materialization(
+    context: dg.AssetExecutionContext, asset: dg.AssetKey, metadata: Mapping[str, Any]
+) -> Iterator[dg.MaterializeResult]:
+    """Report that a step has written an asset, selected or not: a job writes all its tables."""
+    if asset in context.selected_asset_keys:
+        yield dg.MaterializeResult(asset_key=asset, metadata=metadata)
+    else:
+        context.log_event(dg.AssetMaterialization(asset, metadata=metadata))
+
+
+def report_observation(
+    context: dg.AssetExecutionContext, asset: dg.AssetKey, metadata: Mapping[str, Any]
+) -> Iterator[dg.Output[None]]:
+    """Report what a step has read, which has written no row of an asset. Its checks and what is downstream in the run go on."""
+    context.log_event(dg.AssetObservation(asset, metadata=metadata))
+    for name in context.op_execution_context.selected_output_names:
+        if context.asset_key_for_output(name) == asset:
+            yield dg.Output(None, name, metadata={_NO_EVENT: True})
+
+
+_NO_EVENT = "__source_asset_observation__"
+"""Metadata by which Dagster (1.12 to 1.13) records no materialization for an output. Without an output, it would skip the steps
+downstream; a version that does not know the key records a materialization."""
 
 
 def is_left_to_continuous_run(context: dg.AssetExecutionContext, lock: Place) -> bool:
@@ -66,28 +105,23 @@ def translator_of_project() -> KeyfoldTranslator:
 
 
 def _metadata(
-    written: Written, table: DeltaTable, before: dg.AssetMaterialization | None
-) -> dict[str, dg.MetadataValue] | None:
-    """Return the metadata of a table's materialization; None if the batch was reported."""
-    reported = {name: one.value for name, one in before.metadata.items()} if before is not None else {}
-    is_same = reported.get(GENERATION) == written.generation
-    if is_same and reported.get(BATCH) == written.batch:
-        return None
-    earlier = reported.get(EVENTS) if is_same else None
+    written: Written, name: str, table: DeltaTable, before: dg.AssetMaterialization | None
+) -> dict[str, dg.MetadataValue]:
+    """Return the metadata of a table's materialization, in the order of those that a step reports."""
+    records = batch_metadata(written.generation, written.batch, written.events, written.rows[name], before)
+    reported = recorded(before) if SINCE_BATCH in records else {}
     metadata = {
-        **batch_metadata(written.generation, written.batch, before),
-        "dagster/row_count": dg.MetadataValue.int(table.count()),
-        EVENTS: dg.MetadataValue.int(written.events),
-        "events_in": dg.MetadataValue.int(written.events - (earlier if isinstance(earlier, int) else 0)),
-        "finished_at": dg.MetadataValue.timestamp(written.finished_at),
+        "rows_out": dg.MetadataValue.int(written.rows[name] - int(reported.get(ROWS, 0))),
+        "events_in": dg.MetadataValue.int(written.events - int(reported.get(EVENTS, 0))),
     }
     if written.open_events is not None:
         metadata["open_events"] = dg.MetadataValue.int(written.open_events)
     # The first watermark is in the year 1.
     if written.watermark is not None and written.watermark.timestamp() > 0:
-        behind = (datetime.now(UTC) - written.watermark).total_seconds()
-        metadata |= {
-            "watermark": dg.MetadataValue.timestamp(written.watermark),
-            "watermark_lag_seconds": dg.MetadataValue.float(round(behind, 1)),
-        }
-    return metadata
+        metadata = {"watermark": dg.MetadataValue.timestamp(written.watermark), **metadata}
+    return {
+        **metadata,
+        "dagster/row_count": dg.MetadataValue.int(table.count()),
+        "finished_at": dg.MetadataValue.timestamp(written.finished_at),
+        **records,
+    }

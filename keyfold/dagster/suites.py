@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from keyfold.dagster.assets.metadata import last_materialization, written_batches
-from keyfold.dagster.quality.asset_checks import Read, Scope, gx_checks
+from keyfold.dagster.quality.asset_checks import Read, Scope, SuiteChecks
 from keyfold.dagster.quality.pages import ResultPages
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.keyed.generation.configured import configured_job
@@ -24,27 +24,23 @@ from keyfold.suite import Suite
 
 
 def suite_checks(
-    job: KeyedJob, suites: Mapping[str, Suite], translator: KeyfoldTranslator = DEFAULT
-) -> list[dg.AssetChecksDefinition]:
-    """Build the checks of suites on a job's tables; they show no value of private columns.
+    job: KeyedJob, table: OutputTable, suite: Suite, translator: KeyfoldTranslator = DEFAULT
+) -> SuiteChecks:
+    """Return the checks of a suite on a job's table; they show no value of private columns.
 
     Args:
         job: the job.
-        suites: suites by table; those of tables that the job does not write are left out.
+        table: one of its tables.
+        suite: the suite.
         translator: names the assets.
     """
-    return [
-        gx_checks(
-            translator.get_asset_key(table.name),
-            suites[table.name],
-            read_table(job.name, table, translator),
-            required_resource_keys={"keyfold"},
-            masked=_masked_columns(job, table.name),
-            data_docs=data_docs,
-        )
-        for table in job.tables
-        if table.name in suites
-    ]
+    return SuiteChecks(
+        translator.get_asset_key(table.name),
+        suite,
+        read_table(job.name, table, translator),
+        masked=_masked_columns(job, table.name),
+        data_docs=data_docs,
+    )
 
 
 _UI_URL = os.environ.get("KEYFOLD_UI_URL")

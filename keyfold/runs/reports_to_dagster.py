@@ -7,7 +7,7 @@ the next report, or in that of the next process.
 import importlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,6 +42,8 @@ class Written:
         finished_at: when it was committed, UTC.
         events: events read since the generation began, or rows read into the stream.
         tables: the tables that it writes, by name, with exactly the rows of these events.
+        rows: the rows that it has written to each of them since the generation began.
+        side_tables: those of late events, and of quarantined rows.
         watermark: the job's watermark; None for a stream.
         open_events: events in the job's state; None for a stream.
     """
@@ -51,6 +53,8 @@ class Written:
     finished_at: datetime
     events: int
     tables: Mapping[str, DeltaTable]
+    rows: Mapping[str, int]
+    side_tables: Collection[str]
     watermark: datetime | None = None
     open_events: int | None = None
 
@@ -66,16 +70,28 @@ def written_by_job(lakehouse: Lakehouse, job: str) -> Written | None:
     newest = live.journal.last_done()
     if newest is None or newest.batch != done.batch or not has_taken_all(live.journal, tables, live.identity):
         return None
-    return Written(live.name, done.batch, done.finished_at, done.total_events, tables, done.watermark, done.open_events)
+    return Written(
+        live.name,
+        done.batch,
+        done.finished_at,
+        done.total_events,
+        tables,
+        done.total_rows,
+        {f"late.{job}"},
+        done.watermark,
+        done.open_events,
+    )
 
 
 def written_by_ingest(lakehouse: Lakehouse, stream: Stream) -> Written | None:
     """Read what ingest has written for a stream; None before its first batch, and while its tables lack a part of it."""
-    found = ingestion.settled_tables(lakehouse, stream.name)
-    if found is None or not found.is_whole:
+    snapshot = ingestion.settled_tables(lakehouse, stream.name)
+    if snapshot is None or not snapshot.is_whole:
         return None
-    tables = {f"{name}.{stream.name}": table for name, table in found.tables.items()}
-    return Written("", found.done.batch, found.done.finished_at, found.done.totals.rows_read, tables)
+    done, events, quarantine = snapshot.done, f"events.{stream.name}", f"quarantine.{stream.name}"
+    tables = {events: snapshot.tables["events"], quarantine: snapshot.tables["quarantine"]}
+    rows = {events: done.totals.accepted, quarantine: done.totals.quarantined}
+    return Written("", done.batch, done.finished_at, done.totals.rows_read, tables, rows, {quarantine})
 
 
 @contextmanager

@@ -48,8 +48,7 @@ def test_every_payment_is_accounted_for_and_no_card_shown(lakehouse):
         one.asset_key.to_user_string(): {name: value.value for name, value in one.metadata.items()}
         for one in result.asset_materializations_for_node("card_in_two_cities")
     }
-    assert [name for name, value in told["card_in_two_cities"].items() if "data:image/png" in str(value)] == [
-        "throughput_and_state"
-    ]
+    # One batch has no course to draw.
+    assert not any("data:image/png" in str(value) for value in told["card_in_two_cities"].values())
     assert MASK in str(told["card_in_two_cities"]["preview"])
     assert not any(card in str(told) for card in matches["card"].unique())

@@ -5,6 +5,7 @@ import io
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import dagster as dg
 import numpy as np
 import polars as pl
 import pytest
@@ -15,7 +16,7 @@ from assets.plots.products import plot_products
 from assets.plots.rides import plot_rides
 from assets.plots.weather import plot_averages
 from keyfold.dagster import plots
-from keyfold.dagster.plots import plot_runs
+from keyfold.dagster.plots import in_one_entry, plot_runs
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import empty
@@ -136,19 +137,28 @@ def test_throughput_and_state_are_drawn_of_the_batches_there_were(lakehouse):
     assert is_drawn(plot_runs(lakehouse, "ride_summaries")["throughput_and_state"])
 
 
-def test_one_batch_is_one_bar_and_one_point_over_whole_numbers(lakehouse, monkeypatch):
+@pytest.mark.parametrize(("batches", "panels"), [(1, 0), (2, 0), (3, 2)])
+def test_fewer_than_three_batches_are_not_drawn_and_more_over_whole_numbers(lakehouse, monkeypatch, batches, panels):
     figures: list[Any] = []
     monkeypatch.setattr(plots, "picture", lambda figure, _: figures.append(figure))
     put(lakehouse, "ride_summaries")
-    put_done(put_generation(lakehouse, "ride_summaries"), 0, events=10, open_events=2)
+    for batch in range(batches):
+        put_done(put_generation(lakehouse, "ride_summaries"), batch, events=10, open_events=2)
     plot_runs(lakehouse, "ride_summaries")
-    figures[0].canvas.draw()
-    for panel in figures[0].axes:
-        assert panel.get_xlim() == (-1, 1)
+    drawn = [panel for figure in figures for panel in figure.axes]
+    assert len(drawn) == panels
+    for panel in drawn:
+        panel.figure.canvas.draw()
+        assert panel.get_xlim() == (-1, batches)
         assert panel.get_ylim()[0] == 0
         ticks = [*panel.get_xticks(), *panel.get_yticks()]
         assert [tick for tick in ticks if tick != int(tick)] == []
-    (bar,) = figures[0].axes[0].patches
-    assert bar.get_height() == 10
-    (line,) = figures[0].axes[1].lines
-    assert (line.get_marker(), list(line.get_ydata())) == (".", [2])
+
+
+def test_pictures_are_one_entry_below_each_other():
+    pictures = {"durations": dg.MetadataValue.md("![a](x)"), "map": dg.MetadataValue.md("![b](y)")}
+    assert in_one_entry({**pictures, "rides": dg.MetadataValue.int(3)}) == {
+        "plots": dg.MetadataValue.md("![a](x)\n\n![b](y)"),
+        "rides": dg.MetadataValue.int(3),
+    }
+    assert in_one_entry({}) == {}

@@ -17,7 +17,7 @@ from tests.served_dagster import ServedDagster
 
 pytestmark = pytest.mark.long
 
-TABLES = ("ride_points_events", "ride_points_quarantine", "ride_summaries", "ride_summaries_late", "long_rides")
+TABLES = ("ride_points_events", "ride_summaries", "long_rides")
 
 SHOWN = {
     "assets/ride_summaries": "long_rides",
@@ -53,7 +53,7 @@ def test_the_graph_of_a_group_shows_its_assets_by_name(pages: ServedDagster, pag
     page.goto(f"{pages.url}/asset-groups")
     expect(page.get_by_text("rides", exact=True).first).to_be_visible()
     page.goto(f"{pages.url}/locations/keyfold/asset-groups/rides")
-    for name in ("ride_points_landing", *TABLES, "event_index", "event_index_late"):
+    for name in ("ride_points_landing", *TABLES, "event_index"):
         expect(page.get_by_text(name, exact=True)).to_be_visible()
     expect(page.get_by_text(re.compile(r"^0 / \d+ Passed$")).first).to_be_visible()
 

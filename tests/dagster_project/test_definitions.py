@@ -47,9 +47,8 @@ def test_the_asset_graph_is_the_one_we_mean():
     assert {key.to_user_string(): sorted(parent.to_user_string() for parent in graph.get(key).parent_keys)
             for key in graph.get_all_asset_keys()} == {
         **{f"{stream}_landing": [] for stream in STREAMS},
-        **{f"{stream}_{table}": [f"{stream}_landing"] for stream in STREAMS for table in ("events", "quarantine")},
+        **{f"{stream}_events": [f"{stream}_landing"] for stream in STREAMS},
         **{name: parents(job) for name, job in JOBS.items()},
-        **{f"{name}_late": parents(job) for name, job in JOBS.items()},
         **{side: [job] for job, sides in SIDES.items() for side in sides},
     }  # fmt: skip
     groups = {graph.get(key).group_name for key in graph.get_all_asset_keys()}
@@ -112,7 +111,7 @@ def test_every_writing_step_has_a_pool_of_its_own():
     job = defs.resolve_implicit_global_asset_job_def()
     pools = {node.name: node.pool for node in job.all_node_defs if isinstance(node, dg.OpDefinition)}
     assert pools["ingest_ride_points"] == "stream_ride_points"
-    assert pools["ride_summaries"] == pools["ride_summaries_no_event_is_lost"] == "job_ride_summaries"
+    assert pools["ride_summaries"] == pools["ride_summaries_checks"] == "job_ride_summaries"
 
 
 ADVANCE_RIDES = "__anonymous_asset_job_advance_rides"
@@ -145,7 +144,7 @@ def test_only_a_job_s_own_table_is_to_be_kept_fresh_and_all_its_tables_start_tog
     specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
     assert {name for name, spec in specs.items() if spec.freshness_policy} == set(JOBS)
     automated = {name for name, spec in specs.items() if spec.automation_condition}
-    assert automated == {*JOBS, *(f"{job}_late" for job in JOBS), *(side for sides in SIDES.values() for side in sides)}
+    assert automated == {*JOBS, *(side for sides in SIDES.values() for side in sides)}
 
 
 def test_the_definitions_load_through_the_workspace_file():

@@ -10,9 +10,11 @@ import polars as pl
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
+from keyfold.dagster.assets.keyed_asset import keyed_assets
+from keyfold.dagster.assets.shown import JobAssets, StreamAssets
 from keyfold.dagster.assets.streams import stream_assets
 from keyfold.dagster.quality import validation
+from keyfold.dagster.quality.asset_checks import gx_checks
 from keyfold.dagster.quality.outcome import Outcome
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.suites import rows_written, suite_checks, whole_table
@@ -26,8 +28,11 @@ from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS
 from tests.lake import Lake
 
-ASSETS = [*stream_assets(RIDE_POINTS), keyed_assets(JobAssets(RIDE_SUMMARIES))]
-(SUITE,) = suite_checks(RIDE_SUMMARIES, project_suites())
+ASSETS = [*stream_assets(StreamAssets(RIDE_POINTS)), keyed_assets(JobAssets(RIDE_SUMMARIES))]
+SUITE = gx_checks(
+    suite_checks(RIDE_SUMMARIES, next(iter(RIDE_SUMMARIES.tables)), project_suites()["ride_summaries"]),
+    required_resource_keys={"keyfold"},
+)
 TABLES = dg.AssetSelection.all().without_checks()
 CHECKS = dg.AssetSelection.checks_for_assets("ride_summaries")
 POINT = {"latitude": 40.7, "longitude": -74.0, "meter_reading": 1.5, "meter_increment": 0.1, "passenger_count": 1}

@@ -88,9 +88,7 @@ def test_two_runs_go_on_at_once_on_postgres_and_two_of_one_stream_one_after_the_
     ):
         for pool in ("stream_weather", "stream_metrics"):
             instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
-        weather, metrics, again = (
-            launch(served, f"{stream}_events", f"{stream}_quarantine") for stream in ("weather", "metrics", "weather")
-        )
+        weather, metrics, again = (launch(served, f"{stream}_events") for stream in ("weather", "metrics", "weather"))
         runs = (weather, metrics, again)
         wait_until(lambda: all(instance.get_runs(dg.RunsFilter([one]))[0].is_finished for one in runs), served.told)
         spans = {}

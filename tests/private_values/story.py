@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from keyfold.columns import column, required
 from keyfold.dagster.alerting import alert_sensors
-from keyfold.dagster.assets.health_checks import stream_health_checks
-from keyfold.dagster.assets.keyed_asset import JobAssets, conservation_check, keyed_assets
-from keyfold.dagster.assets.streams import stream_assets, stream_check
+from keyfold.dagster.assets.keyed_asset import keyed_assets
+from keyfold.dagster.assets.shown import JobAssets, StreamAssets
+from keyfold.dagster.assets.stream_checks import stream_checks
+from keyfold.dagster.assets.streams import stream_assets
+from keyfold.dagster.library import checks_of_job
 from keyfold.dagster.resources import Keyfold
-from keyfold.dagster.suites import suite_checks
 from keyfold.keyed.job.building import with_parameters
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Input
@@ -138,15 +139,14 @@ def assets_of(name: str) -> list[Any]:
         private=("person",) if name == PRIVATE else (),
     )
     template = JOBS[sums_of(name)] = template_of(name)
-    landing_asset, ingest = stream_assets(stream)
+    shown = StreamAssets(stream, quarantine_asset=True)
+    landing_asset, ingest = stream_assets(shown)
     return [
         landing_asset,
         ingest,
-        keyed_assets(JobAssets(template)),
-        stream_check(stream),
-        stream_health_checks(stream),
-        conservation_check(template),
-        *suite_checks(template, {sums_of(name): SUITE}),
+        keyed_assets(JobAssets(template, late_asset=True)),
+        stream_checks(shown),
+        *checks_of_job(JobAssets(template), {sums_of(name): SUITE}),
     ]
 
 

@@ -1,6 +1,6 @@
 """Describe tables for Dagster: keys, columns and their lineage, and the metadata of materializations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -83,6 +83,8 @@ SINCE_BATCH = "keyfold/since_batch"
 """Metadata key: `BATCH` of the materialization before; missing in a generation's first materialization."""
 EVENTS = "keyfold/events"
 """Metadata key: number of events that the generation has read, or of rows that ingest has."""
+ROWS = "keyfold/rows"
+"""Metadata key: number of rows that batches have written to the table since the generation began."""
 
 
 @dataclass(frozen=True)
@@ -103,27 +105,50 @@ class WrittenBatches:
 
 
 def batch_metadata(
-    generation: str, batch: int | None, before: dg.AssetMaterialization | None
+    generation: str, batch: int | None, events: int, rows: int, before: dg.AssetMaterialization | None
 ) -> dict[str, dg.MetadataValue]:
-    """Return the metadata that records the batches of a materialization.
+    """Return the metadata that records what a materialization reports; as text, since Dagster plots numbers.
 
     Args:
-        generation: the job's generation.
-        batch: the generation's newest batch.
+        generation: the job's generation; empty for a stream.
+        batch: the newest batch.
+        events: the events that were read since the generation began.
+        rows: the rows that were written to the table since then.
         before: the table's previous materialization.
     """
-    earlier = before.metadata if before is not None else {}
-    is_same = GENERATION in earlier and earlier[GENERATION].value == generation
+    reported = recorded(before)
+    is_same = reported.get(GENERATION) == generation
     return {
         GENERATION: dg.MetadataValue.text(generation),
-        **({BATCH: dg.MetadataValue.int(batch)} if batch is not None else {}),
-        **({SINCE_BATCH: earlier[BATCH]} if is_same and BATCH in earlier else {}),
+        **({BATCH: dg.MetadataValue.text(str(batch))} if batch is not None else {}),
+        **({SINCE_BATCH: dg.MetadataValue.text(reported[BATCH])} if is_same and BATCH in reported else {}),
+        EVENTS: dg.MetadataValue.text(str(events)),
+        ROWS: dg.MetadataValue.text(str(rows)),
     }
 
 
-def written_batches(made: dg.AssetMaterialization | None) -> WrittenBatches | None:
+def recorded(report: dg.AssetMaterialization | dg.AssetObservation | None) -> dict[str, str]:
+    """Return what `batch_metadata` has recorded in a materialization or observation."""
+    metadata = report.metadata if report is not None else {}
+    return {name: str(metadata[name].value) for name in (GENERATION, BATCH, EVENTS, ROWS) if name in metadata}
+
+
+def is_written(metadata: Mapping[str, dg.MetadataValue], before: dg.AssetMaterialization | None) -> bool:
+    """Return whether a table has rows that its last materialization does not report, or a generation that it does not.
+
+    What has none is reported as an observation: a materialization would start what depends on the table, and make it look fresh.
+
+    Args:
+        metadata: `batch_metadata` of the table.
+        before: its last materialization.
+    """
+    reported = recorded(before)
+    return any(reported.get(name) != str(metadata[name].value) for name in (GENERATION, ROWS))
+
+
+def written_batches(materialization: dg.AssetMaterialization | None) -> WrittenBatches | None:
     """Return the batches that a materialization reports; None for a generation's first, which reports the whole table."""
-    metadata = made.metadata if made is not None else {}
+    metadata = materialization.metadata if materialization is not None else {}
     if not {GENERATION, BATCH, SINCE_BATCH} <= metadata.keys():
         return None
     generation, since, until = (str(metadata[name].value) for name in (GENERATION, SINCE_BATCH, BATCH))
@@ -133,9 +158,9 @@ def written_batches(made: dg.AssetMaterialization | None) -> WrittenBatches | No
 def table_metadata(path: Place) -> dict[str, dg.MetadataValue]:
     """Return the row count, path and version of a Delta table, read from its log."""
     return {
-        "table_version": dg.MetadataValue.int(DeltaTable(str(path)).version()),
         "dagster/row_count": dg.MetadataValue.int(count_rows(path)),
         "dagster/uri": dg.MetadataValue.text(path.as_uri()),
+        "table_version": dg.MetadataValue.text(str(DeltaTable(str(path)).version())),
     }
 
 

@@ -4,6 +4,7 @@ Previews are tables, not Markdown: in Markdown, Dagster would fetch images and m
 """
 
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 
 import dagster as dg
 import polars as pl
@@ -14,14 +15,18 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.reading import read_batches, readable, scan_table
+from keyfold.lakehouse.reading import count_rows, read_batches, scan_table
 from keyfold.privacy import MASK, masked
 from keyfold.state.reading.reader import read_state
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
 ROWS = 10
-_LONGEST_CELL = 60
+_LONGEST_CELL = 20
+"""Rows of ten columns fit a page; a longer id is cut."""
+_LONGEST_LINE = 60
+"""Of a quarantined line, and its reason."""
+_EVENTS, _DUE = "__events", "__due"
 
 MOST_BYTES = 64 << 20
 """Larger states are not read for metadata: it would delay every run."""
@@ -34,7 +39,7 @@ def preview(path: Place, private: Collection[str] = ()) -> dg.MetadataValue:
         path: the table's path.
         private: columns whose values are masked.
     """
-    return _shown(masked(_first_rows(path), private))
+    return _table_of(masked(_first_rows(path), private))
 
 
 def quarantine_metadata(path: Place, stream: Stream) -> dict[str, dg.MetadataValue]:
@@ -48,7 +53,22 @@ def quarantine_metadata(path: Place, stream: Stream) -> dict[str, dg.MetadataVal
     rows = newest.collect(engine="streaming")
     if stream.private and rows.height:
         rows = masked(rows, {"raw"}).with_columns(pl.col("reason").str.replace(r"(?s): .*", f": {MASK}"))
-    return {"reasons": _shown(reasons_of(table).head(ROWS)), "preview": _shown(rows)}
+    return {
+        "reasons": _table_of(reasons_of(table).head(ROWS), _LONGEST_LINE),
+        "preview": _table_of(rows, _LONGEST_LINE),
+    }
+
+
+def late_metadata(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, dg.MetadataValue]:
+    """Return how many late events a job has, and ten of them; private columns are masked."""
+    if job.late_table not in lakehouse.tables():
+        return {}
+    path = lakehouse.table(job.late_table)
+    (late,) = (table for table in job.tables if table.name == job.late_table)
+    return {
+        "late_rows": dg.MetadataValue.text(f"{count_rows(path):,}"),
+        "late": preview(path, job.private_of(late.schema)),
+    }
 
 
 def reasons_of(quarantined: pl.LazyFrame) -> pl.DataFrame:
@@ -75,42 +95,62 @@ def open_state_metadata(
     if done.state_bytes > MOST_BYTES:
         size = f"{done.state_bytes >> 20:,} MiB: `keyfold state stats {job.name}` reads it"
         return {"open_state": dg.MetadataValue.text(size)}
-    timers = (DEADLINE, PROCESSING_DEADLINE)
-    times = [one.name for one in job.state.schema if pa.types.is_timestamp(one.type) and one.name not in timers]
-    rows, keys, first, oldest = 0, 0, list[pl.DataFrame](), list[object]()
+    timers = [name for name in (DEADLINE, PROCESSING_DEADLINE) if name in job.state.schema.names]
+    times = [field.name for field in job.state.schema if pa.types.is_timestamp(field.type) and field.name not in timers]
+    rows, keys, first, oldest = 0, 0, pl.DataFrame(), list[object]()
     try:
         # A frame has all rows of its keys.
         for frame in read_state(lakehouse, job).frames():
-            rows, keys = rows + frame.height, keys + frame.select(job.key).n_unique()
-            oldest += [least for name in times if (least := frame[name].min()) is not None]
-            if sum(one.height for one in first) < ROWS:
-                first.append(frame.head(ROWS))
+            open_rows = _of_open_keys(frame, job)
+            rows, keys = rows + open_rows.height, keys + open_rows.select(job.key).n_unique()
+            oldest += [earliest for name in times if (earliest := open_rows[name].min()) is not None]
+            # All rows of the keys that are due first.
+            due = pl.min_horizontal(timers).min().over(job.key) if timers else pl.lit(None)
+            open_rows = open_rows.with_columns(due.alias(_DUE))
+            first = pl.concat([first, open_rows] if first.width else [open_rows])
+            first = first.sort(_DUE, *job.key, nulls_last=True, maintain_order=True).head(ROWS)
     except KeyfoldError as error:
         log.warning(f"the open state of {job.name} cannot be shown: {error}")
         return {}
-    shown = pl.concat(first) if first else pl.DataFrame()
+    columns = [*job.key, *timers]
+    first = first.select(*columns, pl.exclude(*columns, _DUE)) if first.width else first
     return {
-        "open_state_rows": dg.MetadataValue.int(rows),
-        "open_state_keys": dg.MetadataValue.int(keys),
-        **({"open_state_oldest": dg.MetadataValue.timestamp(min(oldest))} if oldest else {}),  # pyright: ignore
-        "open_state": _shown(masked(readable(shown.head(ROWS)), job.private_of(job.state.schema) & {*shown.columns})),
+        "open_state_rows": dg.MetadataValue.text(f"{rows:,}"),
+        "open_state_keys": dg.MetadataValue.text(f"{keys:,}"),
+        **({"open_state_oldest": dg.MetadataValue.text(_time(min(oldest)))} if oldest else {}),  # pyright: ignore
+        "open_state": _table_of(masked(first, job.private_of(job.state.schema) & {*first.columns})),
     }
 
 
+def _of_open_keys(frame: pl.DataFrame, job: KeyedJob) -> pl.DataFrame:
+    """Return the rows of keys with events that are in no output row yet; others are markers, such as those of ended sessions."""
+    counted = frame.group_by(job.key).agg(job.state.events.alias(_EVENTS))
+    return frame.join(counted.filter(pl.col(_EVENTS) > 0), on=job.key, how="semi", nulls_equal=True)
+
+
 def _first_rows(path: Place) -> pl.DataFrame:
-    frames = [readable(frame) for frame in read_batches(path, ROWS)]
+    frames = list(read_batches(path, ROWS))
     return pl.concat(frames) if frames else pl.DataFrame()
 
 
-def _shown(rows: pl.DataFrame) -> dg.MetadataValue:
+def _table_of(rows: pl.DataFrame, longest: int = _LONGEST_CELL) -> dg.MetadataValue:
     if not rows.height:
         return dg.MetadataValue.text("no rows")
     records = [
-        dg.TableRecord({name: _cell(value) for name, value in row.items()}) for row in rows.iter_rows(named=True)
+        dg.TableRecord({name: _cell(value, longest) for name, value in row.items()})
+        for row in rows.iter_rows(named=True)
     ]
     return dg.MetadataValue.table(records, dg.TableSchema([dg.TableColumn(name) for name in rows.columns]))
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, longest: int) -> str:
+    if isinstance(value, datetime):
+        return _time(value)
     text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _time(moment: datetime) -> str:
+    """Return a time in UTC, to the second."""
+    in_utc = moment.astimezone(UTC) if moment.tzinfo else moment
+    return f"{in_utc:%Y-%m-%d %H:%M:%S}"

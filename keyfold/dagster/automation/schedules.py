@@ -14,13 +14,15 @@ the job is started next.
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import reduce
+from operator import or_
 
 import dagster as dg
 
 from keyfold.dagster.automation.sensors import unfinished_run
 from keyfold.dagster.maintenance import MAINTAIN_TAG
 from keyfold.dagster.quality.asset_checks import SCOPE_TAG, Scope
-from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
+from keyfold.dagster.translator import DEFAULT, JOB_TAG, KeyfoldTranslator
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.maintenance import RETENTION
 
@@ -49,24 +51,28 @@ def advance_schedule(
         >>> advance_schedule(RIDE_SUMMARIES).name
         'advance_ride_summaries'
     """
-    keys = {job.name: [translator.get_asset_key(table.name) for table in job.tables] for job in jobs}
+    names = [job.name for job in jobs]
 
     def request(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         repository = context.repository_def
         assert repository is not None  # noqa: S101 - Dagster evaluates a schedule of a repository
-        found = {job: failed_checks_before(context.instance, repository, translator.get_asset_key(job)) for job in keys}
-        failed = sorted({one for job in found.values() for one in job})
-        if failed and all(found.values()):
+        failed_of = {
+            name: failed_checks_before(context.instance, repository, translator.get_asset_key(name)) for name in names
+        }
+        failed = sorted({check for checks in failed_of.values() for check in checks})
+        if failed and all(failed_of.values()):
             return dg.SkipReason(f"held back by failed checks: {', '.join(failed)}")
         if not failed:
             return dg.RunRequest()
-        return dg.RunRequest(asset_selection=[key for job in keys if not found[job] for key in keys[job]])
+        graph, ready = repository.asset_graph, {name for name in names if not failed_of[name]}
+        selection = [key for key in graph.executable_asset_keys if graph.get(key).tags.get(JOB_TAG) in ready]
+        return dg.RunRequest(asset_selection=selection)
 
     return _schedule(
         name or f"advance_{jobs[0].name}",
-        dg.AssetSelection.assets(*(key for one in keys.values() for key in one)),
+        reduce(or_, (dg.AssetSelection.tag(JOB_TAG, name) for name in names)),
         cron,
-        f"Advances the clock of {', '.join(keys)}, and fires due timers, even if the stream is silent.",
+        f"Advances the clock of {', '.join(names)}, and fires due timers, even if the stream is silent.",
         request,
     )
 

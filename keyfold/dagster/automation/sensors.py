@@ -53,9 +53,8 @@ def landing_sensor(
         >>> landing_sensor(RIDE_POINTS).name
         'ride_points_landed'
     """
-    tables = (f"events.{stream.name}", f"quarantine.{stream.name}")
     asset = translator.get_asset_key(f"landing.{stream.name}")
-    target = target or dg.AssetSelection.assets(*map(translator.get_asset_key, tables))
+    target = target or dg.AssetSelection.assets(translator.get_asset_key(f"events.{stream.name}"))
 
     def look_at_files(lakehouse: Lakehouse, cursor: str | None) -> Decision:
         folder = landing_folder(lakehouse, stream.name)

@@ -14,8 +14,10 @@ GX's serialised form (`serialised.py`); the table is a lazy frame of Polars (`va
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import dagster as dg
@@ -26,7 +28,7 @@ from keyfold.dagster.quality.pages import ResultPages
 from keyfold.dagster.quality.serialised import SerialisedExpectation, needs_whole_table, severity_of
 from keyfold.dagster.quality.validation import validate
 
-__all__ = ["SCOPE_TAG", "Read", "Scope", "gx_checks", "validate"]
+__all__ = ["SCOPE_TAG", "Read", "Scope", "SuiteChecks", "gx_checks", "validate"]
 
 SCOPE_TAG = "gx/scope"
 """Run tag; `full` makes every check of the run see the whole table."""
@@ -47,90 +49,112 @@ Read = Callable[[dg.AssetCheckExecutionContext, Scope], pl.LazyFrame | None]
 """Scans the table with all its columns. None is allowed for `INCREMENTAL`, if new rows are not known: then all are read."""
 
 
-def gx_checks(
-    asset: dg.AssetKey,
-    expectations: Mapping[str, SerialisedExpectation],
-    read: Read,
-    *,
-    required_resource_keys: set[str],
-    masked: Collection[str] | Callable[[dg.AssetCheckExecutionContext], Collection[str]] = (),
-    data_docs: Callable[[dg.AssetCheckExecutionContext], ResultPages] | None = None,
-) -> dg.AssetChecksDefinition:
-    """Build asset checks from expectations on a table.
+@dataclass(frozen=True)
+class SuiteChecks:
+    """The checks of a suite on an asset: their specs, and what evaluates them in a step.
 
-    >>> fares = {"fare_is_there": {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "fare"}}}
-    >>> def read(context, scope):
-    ...     return pl.scan_parquet(context.resources.folder / "fares.parquet")
-    >>> checks = gx_checks(dg.AssetKey("fares"), fares, read, required_resource_keys={"folder"})
-    >>> [key.name for key in checks.check_keys]
-    ['fare_is_there']
-
-    Args:
+    Attributes:
         asset: the asset that they check.
         expectations: by check name, in GX's serialised form, which `expectation.configuration.to_json_dict()` gives of an object
             of GX.
         read: scans the table; called once in a run, or twice where an incremental run has checks of the whole table.
-        required_resource_keys: resources that `read` and `data_docs` find in `context.resources`.
-        masked: columns whose values show nowhere, or what tells them in a run: not in examples, observed values, errors
-            or Data Docs.
-        data_docs: gives what shows validations to people, if anything does.
+        masked: columns whose values are shown nowhere, or a function that returns them in a run: not in examples, observed values,
+            errors or Data Docs.
+        data_docs: returns the pages that show validations to people, if there are any.
     """
-    whole = {name for name, one in expectations.items() if needs_whole_table(one)}
-    planned = [
-        dg.AssetCheckSpec(
-            name,
-            asset=asset,
-            blocking=severity_of(one) == "critical",
-            description=str(one.get("description") or one["type"]),
-            metadata={"expectation": str(one["type"]), "severity": severity_of(one), "always_full": name in whole},
-        )
-        for name, one in expectations.items()
-    ]
 
-    @dg.multi_asset_check(
-        name=f"{'__'.join(asset.path)}_expectations",
-        specs=planned,
-        can_subset=True,
-        required_resource_keys=required_resource_keys,
-        description=f"Great Expectations suite of {asset.to_user_string()}",
-    )
-    def evaluate(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        wanted = {key.name for key in context.selected_asset_check_keys}
-        chosen = [one for one in planned if one.name in wanted]
-        docs = data_docs(context) if data_docs else None
-        hidden = masked(context) if callable(masked) else masked
-        for rows, scope, checks in _reads(context, read, chosen, whole):
-            found = validate(rows, {one.name: expectations[one.name] for one in checks}, masked=hidden)
+    asset: dg.AssetKey
+    expectations: Mapping[str, SerialisedExpectation]
+    read: Read
+    masked: Collection[str] | Callable[[dg.AssetCheckExecutionContext], Collection[str]] = ()
+    data_docs: Callable[[dg.AssetCheckExecutionContext], ResultPages] | None = None
+
+    @cached_property
+    def _of_whole_table(self) -> frozenset[str]:
+        return frozenset(name for name, expectation in self.expectations.items() if needs_whole_table(expectation))
+
+    @cached_property
+    def specs(self) -> Sequence[dg.AssetCheckSpec]:
+        """One spec an expectation."""
+        return [
+            dg.AssetCheckSpec(
+                name,
+                asset=self.asset,
+                blocking=severity_of(expectation) == "critical",
+                description=str(expectation.get("description") or expectation["type"]),
+                metadata={
+                    "expectation": str(expectation["type"]),
+                    "severity": severity_of(expectation),
+                    "always_full": name in self._of_whole_table,
+                },
+            )
+            for name, expectation in self.expectations.items()
+        ]
+
+    def evaluate(self, context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        """Evaluate the checks that a step selects."""
+        selected = context.selected_asset_check_keys
+        specs = [spec for spec in self.specs if spec.key in selected]
+        docs = self.data_docs(context) if self.data_docs and specs else None
+        hidden = self.masked(context) if callable(self.masked) else self.masked
+        for rows, scope, checks in _reads(context, self.read, specs, self._of_whole_table):
+            outcomes = validate(rows, {spec.name: self.expectations[spec.name] for spec in checks}, masked=hidden)
             address = None
             try:
                 if docs:
-                    suite = "__".join(asset.path)
-                    address = docs.add(suite, found.values(), scope=scope.value, run=context.run.run_id)
+                    suite = "__".join(self.asset.path)
+                    address = docs.add(suite, outcomes.values(), scope=scope.value, run=context.run.run_id)
             except Exception as error:  # a page that cannot be written must not fail the check
                 context.log.warning(f"Data Docs were not written: {type(error).__name__}: {error}")
-            for one in checks:
-                yield _result(one, found[one.name], scope, address)
+            for spec in checks:
+                yield _result(spec, outcomes[spec.name], scope, address)
+
+
+def gx_checks(suite: SuiteChecks, *, required_resource_keys: set[str]) -> dg.AssetChecksDefinition:
+    """Build asset checks from expectations on a table: one step evaluates them.
+
+    >>> fares = {"fare_is_there": {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "fare"}}}
+    >>> def read(context, scope):
+    ...     return pl.scan_parquet(context.resources.folder / "fares.parquet")
+    >>> checks = gx_checks(SuiteChecks(dg.AssetKey("fares"), fares, read), required_resource_keys={"folder"})
+    >>> [key.name for key in checks.check_keys]
+    ['fare_is_there']
+
+    Args:
+        suite: the expectations, and how the table is read.
+        required_resource_keys: resources that `read` and `data_docs` find in `context.resources`.
+    """
+
+    @dg.multi_asset_check(
+        name=f"{'__'.join(suite.asset.path)}_expectations",
+        specs=suite.specs,
+        can_subset=True,
+        required_resource_keys=required_resource_keys,
+        description=f"Great Expectations suite of {suite.asset.to_user_string()}",
+    )
+    def evaluate(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        yield from suite.evaluate(context)
 
     return evaluate
 
 
-def _result(spec: dg.AssetCheckSpec, found: Outcome, scope: Scope, address: str | None) -> dg.AssetCheckResult:
-    if found.problem:
-        description = f"could not be evaluated: {_literal(found.problem)}"
+def _result(spec: dg.AssetCheckSpec, outcome: Outcome, scope: Scope, address: str | None) -> dg.AssetCheckResult:
+    if outcome.problem:
+        description = f"could not be evaluated: {_literal(outcome.problem)}"
     else:
-        description = None if found.success else _violation(found.result)
+        description = None if outcome.success else _violation(outcome.result)
     # A browser does not open a file from a page served over http, but people can copy the path.
     shown = dg.MetadataValue.url if (address or "").startswith("http") else dg.MetadataValue.path
     return dg.AssetCheckResult(
-        passed=found.is_good,
+        passed=outcome.is_good,
         asset_key=spec.asset_key,
         check_name=spec.name,
         severity=dg.AssetCheckSeverity.ERROR if spec.blocking else dg.AssetCheckSeverity.WARN,
         description=description,
         metadata={
-            "evaluated": not found.problem,
+            "evaluated": not outcome.problem,
             "scope": scope.value,
-            **_metadata(found.result),
+            **_metadata(outcome.result),
             **({"data_docs": shown(address)} if address else {}),
         },
     )
@@ -139,13 +163,13 @@ def _result(spec: dg.AssetCheckSpec, found: Outcome, scope: Scope, address: str 
 def _reads(
     context: dg.AssetCheckExecutionContext, read: Read, chosen: list[dg.AssetCheckSpec], whole: Collection[str]
 ) -> Iterator[tuple[pl.LazyFrame, Scope, list[dg.AssetCheckSpec]]]:
-    """The table once, or new rows and the whole table, each with the checks that see it."""
-    new_only = [one for one in chosen if one.name not in whole]
-    if new_only and Scope(context.run.tags.get(SCOPE_TAG, Scope.INCREMENTAL)) is Scope.INCREMENTAL:
-        new = read(context, Scope.INCREMENTAL)
-        if new is not None:
-            yield new, Scope.INCREMENTAL, new_only
-            chosen = [one for one in chosen if one.name in whole]
+    """Read the table once, or new rows and the whole table; return each with the checks that see it."""
+    of_new_rows = [spec for spec in chosen if spec.name not in whole]
+    if of_new_rows and Scope(context.run.tags.get(SCOPE_TAG, Scope.INCREMENTAL)) is Scope.INCREMENTAL:
+        new_rows = read(context, Scope.INCREMENTAL)
+        if new_rows is not None:
+            yield new_rows, Scope.INCREMENTAL, of_new_rows
+            chosen = [spec for spec in chosen if spec.name in whole]
     if chosen:
         table = read(context, Scope.FULL)
         if table is None:
@@ -153,20 +177,20 @@ def _reads(
         yield table, Scope.FULL, chosen
 
 
-def _violation(found: Mapping[str, Any]) -> str:
-    if "unexpected_count" in found:
-        bad, rows = found["unexpected_count"], found["element_count"]
-        share = 100 * bad / max(rows - found.get("missing_count", 0), 1)
+def _violation(result: Mapping[str, Any]) -> str:
+    if "unexpected_count" in result:
+        bad, rows = result["unexpected_count"], result["element_count"]
+        share = 100 * bad / max(rows - result.get("missing_count", 0), 1)
         return f"{bad:,} of {rows:,} rows violate the expectation ({share:.3g} %)"
-    if EXAMPLES in found:
-        return f"{found['observed_value']:,} unexpected rows; the table has {found['element_count']:,} rows"
-    return f"observed {_literal(str(found['observed_value']))}" if "observed_value" in found else "violated"
+    if EXAMPLES in result:
+        return f"{result['observed_value']:,} unexpected rows; the table has {result['element_count']:,} rows"
+    return f"observed {_literal(str(result['observed_value']))}" if "observed_value" in result else "violated"
 
 
 def _literal(text: str) -> str:
     """Quote text that may come from rows: Dagster's pages render descriptions as Markdown, and would fetch its images."""
-    one_line = " ".join(text.split())
-    shown = one_line if len(one_line) <= _LONGEST_LITERAL else f"{one_line[: _LONGEST_LITERAL - 1]}…"
+    line = " ".join(text.split())
+    shown = line if len(line) <= _LONGEST_LITERAL else f"{line[: _LONGEST_LITERAL - 1]}…"
     if re.fullmatch(r"[\w .,+-]*", shown):
         return shown
     # A code span ends with as many backticks as it begins with, so the fence must be longer than any in the text.
@@ -175,12 +199,12 @@ def _literal(text: str) -> str:
     return f"{fence} {shown} {fence}"
 
 
-def _metadata(found: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(result: Mapping[str, Any]) -> dict[str, Any]:
     named = {"element_count": "rows", "unexpected_count": "unexpected", "missing_count": "missing"}
-    metadata: dict[str, Any] = {name: int(found[key]) for key, name in named.items() if found.get(key) is not None}
-    if "observed_value" in found:
-        metadata["observed"] = str(found["observed_value"])
-    if rows := found.get(EXAMPLES):
+    metadata: dict[str, Any] = {name: int(result[key]) for key, name in named.items() if result.get(key) is not None}
+    if "observed_value" in result:
+        metadata["observed"] = str(result["observed_value"])
+    if rows := result.get(EXAMPLES):
         columns = dg.TableSchema([dg.TableColumn(name) for name in rows[0]])
         metadata["sample"] = dg.MetadataValue.table([dg.TableRecord(row) for row in rows], columns)
     return metadata

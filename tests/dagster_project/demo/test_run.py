@@ -62,7 +62,7 @@ def test_the_demo_makes_the_tables(tmp_path, request, runner):
 
 def assert_it_made_the_tables(home: Path, done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stderr
-    assert re.search(r"\d{3} passed, 0 failed, [1-4] warned", done.stdout)
+    assert re.search(r"\d{3} passed, 1 failed, [0-3] warned", done.stdout)
     assert re.findall(r"\w+(?=\.few_rows_are_quarantined)", done.stdout) == ["sales_events"]
     assert "make ui" in done.stdout
     assert re.search(

@@ -117,7 +117,7 @@ print(sorted(specs), job.tags, job.owners, job.group_name, job.freshness_policy)
 print([one.name for one in defs.sensors], [one.name for one in defs.schedules])
 """
     told = run_in(project, f"python -c '{asked}'")
-    parts = ("'orders_events', 'orders_landing', 'orders_per_hour', 'orders_per_hour_late', 'orders_quarantine'",)
+    parts = ("'orders_events', 'orders_landing', 'orders_per_hour'",)
     parts += ("'domain': 'sales'", "team:shop", "seconds=10800", "'orders_landed'", "'advance_orders_per_hour'")
     # What was scaffolded loads, too.
     for part in (*parts, "'clicks_per_hour'", "'clicks_landed'"):

@@ -5,13 +5,13 @@ from typing import Any
 import dagster as dg
 
 from keyfold.dagster.assets import keyed_asset
-from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
+from keyfold.dagster.assets.keyed_asset import keyed_assets
+from keyfold.dagster.assets.shown import JobAssets
 from keyfold.dagster.resources import Keyfold
-from keyfold.dagster.translator import DEFAULT
 from tests.keyfold.keyed.test_jobs_on_jobs import HOURLY, Site
 
 
-def test_a_run_without_news_shows_what_was_drawn_and_draws_nothing(tmp_path, monkeypatch):
+def test_a_run_that_writes_no_row_is_an_observation_and_draws_nothing(tmp_path, monkeypatch):
     drawn = list[str]()
 
     def draw(lakehouse, job):
@@ -28,17 +28,16 @@ def test_a_run_without_news_shows_what_was_drawn_and_draws_nothing(tmp_path, mon
             if clicks:
                 site.click(*clicks)
             result = dg.materialize(assets, instance=instance, resources=resources)
-            (made,) = [
-                one
-                for one in result.asset_materializations_for_node("hourly")
-                if one.asset_key == DEFAULT.get_asset_key("hourly")
+            materialized = result.asset_materializations_for_node("hourly")
+            observed = [
+                event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()
             ]
-            told: dict[str, Any] = {name: value.value for name, value in made.metadata.items()}
-            seen.append((told["plot"], told["events_in"], "open_state" in told, len(told["preview"].records)))
-    assert [one[:3] for one in seen] == [
-        ("figure 1", 3, True),
-        ("figure 1", 0, True),
-        ("figure 2", 1, True),
-        ("figure 2", 0, True),
+            (report,) = [*materialized, *observed]
+            metadata: dict[str, Any] = {name: value.value for name, value in report.metadata.items()}
+            seen.append((bool(materialized), metadata.get("plot"), metadata["events_in"], "open_state" in metadata))
+    assert seen == [
+        (True, "figure 1", 3, True),
+        (False, None, 0, False),
+        (True, "figure 2", 1, True),
+        (False, None, 0, False),
     ]
-    assert seen[0][3] == seen[1][3] < seen[2][3] == seen[3][3]

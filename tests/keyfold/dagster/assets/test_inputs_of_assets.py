@@ -7,8 +7,9 @@ import pytest
 
 from keyfold import Input, KeyedJob, Step, Stream, build_job
 from keyfold.columns import column, required
-from keyfold.dagster.assets.keyed_asset import JobAssets, keyed_assets
+from keyfold.dagster.assets.keyed_asset import keyed_assets
 from keyfold.dagster.assets.metadata import column_lineage
+from keyfold.dagster.assets.shown import JobAssets
 from keyfold.dagster.translator import DEFAULT
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.tables import Append

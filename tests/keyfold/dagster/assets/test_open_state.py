@@ -17,6 +17,7 @@ from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import MASK
 from keyfold.runs import ingest
+from keyfold.state.reading.reader import read_state
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS
@@ -54,14 +55,24 @@ def test_the_open_rides_are_those_that_the_journal_counts_and_no_summary_tells_o
     closed = pl.read_delta(str(lakehouse.table("ride_summaries")))["ride_id"]
     still_open = points.filter(~pl.col("ride_id").is_in(closed.implode()))
     assert still_open.height == done.open_events > 0
-    # Closed rides leave a row each, by which late points are known.
-    assert metadata["open_state_keys"] >= still_open["ride_id"].n_unique()
-    assert metadata["open_state_rows"] >= metadata["open_state_keys"]
-    oldest = datetime.fromtimestamp(metadata["open_state_oldest"], UTC)
+    # Closed rides leave a row each, by which late points are known; those are not open.
+    keys, rows = (int(metadata[name]) for name in ("open_state_keys", "open_state_rows"))
+    assert rows >= keys == still_open["ride_id"].n_unique()
+    oldest = datetime.fromisoformat(metadata["open_state_oldest"]).replace(tzinfo=UTC)
     assert not points.filter(pl.col("timestamp") <= oldest).is_empty()
     assert still_open.filter(pl.col("timestamp") < oldest).is_empty()
-    assert len(rows_of(metadata)) == min(10, metadata["open_state_rows"])
-    assert {row["ride_id"] for row in rows_of(metadata)} <= set(points["ride_id"])
+    shown_rows = rows_of(metadata)
+    assert len(shown_rows) == min(10, rows)
+    # Those that are due first, and none of the markers.
+    assert {row["ride_id"] for row in shown_rows} <= set(still_open["ride_id"].str.head(19) + "…")
+    deadlines = [row["deadline"] for row in shown_rows if row["deadline"]]
+    assert deadlines == sorted(deadlines)
+    states = [
+        frame.filter(pl.col("ride_id").is_in(still_open["ride_id"].implode()))
+        for frame in read_state(lakehouse, JOB).frames()
+    ]
+    earliest = pl.concat(states)["deadline"].min()
+    assert deadlines[0] == f"{earliest:%Y-%m-%d %H:%M:%S}"
 
 
 def test_what_is_private_is_masked(ran, monkeypatch):

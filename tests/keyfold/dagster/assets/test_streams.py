@@ -6,7 +6,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from keyfold.dagster.assets.streams import stream_assets, stream_check
+from keyfold.dagster.assets.shown import StreamAssets
+from keyfold.dagster.assets.stream_checks import stream_checks
+from keyfold.dagster.assets.streams import stream_assets
 from keyfold.dagster.resources import Keyfold
 from keyfold.ingestion import batch
 from keyfold.lakehouse import Lakehouse, fail_points
@@ -14,7 +16,8 @@ from keyfold.runners import Runners
 from keyfold.runs import ingest
 from spark_jobs.streams import METRICS
 
-_, INGEST = stream_assets(METRICS)
+SHOWN = StreamAssets(METRICS)
+_, INGEST = stream_assets(SHOWN)
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ def metric(number: int) -> str:
 def materialize(spark: Runners, lakehouse: Lakehouse, **config: Any) -> dg.ExecuteInProcessResult:
     with dg.DagsterInstance.ephemeral() as instance:
         return dg.materialize(
-            [INGEST, stream_check(METRICS)],
+            [INGEST, stream_checks(SHOWN)],
             instance=instance,
             resources={"keyfold": Keyfold(lakehouse, spark)},
             run_config={"ops": {"ingest_metrics": {"config": {"settle_seconds": 0.0} | config}}},
@@ -38,13 +41,15 @@ def materialize(spark: Runners, lakehouse: Lakehouse, **config: Any) -> dg.Execu
 
 
 def told(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
-    made = result.asset_materializations_for_node("ingest_metrics")
-    return {name: value.value for name, value in made[0].metadata.items()}
+    """Return the metadata of what the run reported of the event table: a materialization, or an observation."""
+    reports = [*result.asset_materializations_for_node("ingest_metrics")]
+    reports += [event.asset_observation_data.asset_observation for event in result.get_asset_observation_events()]
+    return {name: value.value for name, value in reports[0].metadata.items()}
 
 
 def check(result: dg.ExecuteInProcessResult) -> dg.AssetCheckEvaluation:
-    (found,) = result.get_asset_check_evaluations()
-    return found
+    evaluations = {check.check_name: check for check in result.get_asset_check_evaluations()}
+    return evaluations["every_row_is_accounted_for"]
 
 
 def test_a_file_that_changed_after_it_was_read_is_a_warning_of_the_run_and_can_be_read_again(spark, lakehouse, capfd):
@@ -55,7 +60,7 @@ def test_a_file_that_changed_after_it_was_read_is_a_warning_of_the_run_and_can_b
     (landing / "cpu.json").write_text(metric(1) + metric(2))
     capfd.readouterr()
     found = told(materialize(spark, lakehouse))
-    assert (found["files"], found["files_changed"]) == (0, 1)
+    assert (found["files"], found["files_changed"]) == ("0", "1")
     assert "cpu.json grew from 50 to 100 bytes after it was read; it was not read again" in found["warnings"]
     assert any("WARNING" in line and "cpu.json grew" in line for line in capfd.readouterr().err.splitlines())
     again = told(materialize(spark, lakehouse, reread_changed=True))
@@ -78,7 +83,7 @@ def test_a_run_that_broke_off_before_its_commits_turns_the_check_red_and_the_nex
         assert not materialize(spark, lakehouse).success
     with dg.DagsterInstance.ephemeral() as instance:
         red = dg.materialize(
-            [INGEST, stream_check(METRICS)],
+            [INGEST, stream_checks(SHOWN)],
             instance=instance,
             resources={"keyfold": Keyfold(lakehouse, spark)},
             selection=dg.AssetSelection.checks_for_assets("metrics_events"),

@@ -46,7 +46,7 @@ def test_a_job_whose_input_failed_a_blocking_check_is_left_out_and_comes_back(in
     evaluated(instance, "weather", passed=False)
     asked = tick(ADVANCE, instance)
     assert isinstance(asked, dg.RunRequest)
-    assert set(asked.asset_selection or ()) == {DEFAULT.get_asset_key(table.name) for table in RIDE_SUMMARIES.tables}
+    assert set(asked.asset_selection or ()) == {dg.AssetKey(name) for name in ("ride_summaries", "long_rides")}
     evaluated(instance, "ride_points", passed=False)
     held = tick(ADVANCE, instance)
     assert isinstance(held, dg.SkipReason)
@@ -60,7 +60,7 @@ def test_a_nightly_run_sees_all_rows_and_maintains_what_it_wrote(instance):
     assert isinstance(asked, dg.RunRequest)
     assert asked.tags == {"gx/scope": "full", "keyfold/maintain": "7"}
     nodes = {node.name for node in DEFINITIONS.resolve_job_def(NIGHTLY.job_name).nodes}
-    assert {"ingest_weather", "ride_summaries", "moving_averages_health"} <= nodes
+    assert {"ingest_weather", "ride_summaries", "moving_averages_checks"} <= nodes
 
 
 @pytest.mark.parametrize("schedule", [ADVANCE, NIGHTLY], ids=lambda one: one.name)
@@ -74,6 +74,6 @@ def test_a_schedule_is_off_until_it_is_switched_on_and_waits_for_its_last_run(sc
 
 def test_advancing_runs_the_jobs_and_their_checks_alone():
     nodes = {node.name for node in DEFINITIONS.resolve_job_def(ADVANCE.job_name).nodes}
-    assert {"ride_summaries", "moving_averages", "ride_summaries_no_event_is_lost"} <= nodes
+    assert {"ride_summaries", "moving_averages", "ride_summaries_checks"} <= nodes
     assert not nodes & {"ingest_ride_points", "ingest_weather"}
     assert advance_schedule(RIDE_SUMMARIES).name == "advance_ride_summaries"

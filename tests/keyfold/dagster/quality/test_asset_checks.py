@@ -9,7 +9,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from keyfold.dagster.quality.asset_checks import SCOPE_TAG, Scope, gx_checks
+from keyfold.dagster.quality.asset_checks import SCOPE_TAG, Scope, SuiteChecks, gx_checks
 from keyfold.dagster.quality.pages import ResultPages
 from keyfold.suite import Suite, critical, info, warning
 
@@ -45,7 +45,7 @@ class Run:
             self.reads.append(scope)
             return (new if scope is Scope.INCREMENTAL and new is not None else rows).lazy()
 
-        checks = gx_checks(TABLE, expectations, read, required_resource_keys=set(), **options)
+        checks = gx_checks(SuiteChecks(TABLE, expectations, read, **options), required_resource_keys=set())
         with dg.DagsterInstance.ephemeral() as instance:
             result = dg.materialize(
                 [table, downstream, checks],

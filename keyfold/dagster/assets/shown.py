@@ -1,0 +1,92 @@
+"""How a group of assets shows its streams and jobs: which side tables are assets, plots, owners, and when checks fail."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import dagster as dg
+
+from keyfold.errors import Misconfigured
+from keyfold.keyed.job.contract import KeyedJob
+from keyfold.lakehouse import Lakehouse
+from keyfold.runs.health import STALE
+from keyfold.stream import Stream
+from keyfold.times import as_duration
+
+Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
+
+MOST_LATE = MOST_QUARANTINED = 0.05
+
+
+@dataclass(frozen=True)
+class JobAssets:
+    """A job of a group of assets, and how Dagster shows it.
+
+    Attributes:
+        job: the job; the run config sets its parameters.
+        plot: draws plots for the main table's metadata (`keyfold.dagster.plots`); not if a table has private columns.
+        priority: of the steps that are ready, Dagster starts those with the highest priority first; checks have 0.
+        owners: people or teams, in Dagster's notation; by default those of the group.
+        late_asset: whether the table of late events is an asset, although no job of the group reads it and no suite checks it. Without,
+            the main table's check `few_events_are_late` shows its newest rows.
+        most_late: share of the events of the last batches, from 0 to 1, above which `few_events_are_late` fails.
+        stale_after: how far the watermark may be behind the clock before `watermark_keeps_up` fails, such as `"26h"`.
+
+    Raises:
+        KeyfoldError: a share is not from 0 to 1, or a duration is invalid.
+
+    Example:
+        >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
+        >>> JobAssets(RIDE_SUMMARIES, most_late=0.01, stale_after="2h").stale_after
+        datetime.timedelta(seconds=7200)
+    """
+
+    job: KeyedJob
+    plot: Plot | None = None
+    priority: int = 1
+    owners: Sequence[str] = ()
+    late_asset: bool = False
+    most_late: float = MOST_LATE
+    stale_after: "timedelta | str" = STALE
+
+    def __post_init__(self) -> None:
+        name = f"JobAssets of {self.job.name}"
+        _check_share(f"{name}: most_late", self.most_late)
+        object.__setattr__(self, "stale_after", as_duration(f"{name}: stale_after", self.stale_after))
+
+
+@dataclass(frozen=True)
+class StreamAssets:
+    """A stream of a group of assets, and how Dagster shows it.
+
+    Attributes:
+        stream: the stream.
+        quarantine_asset: whether the quarantine table is an asset. Without, the check `few_rows_are_quarantined` of the event table shows
+            its reasons and newest rows.
+        most_quarantined: share of the rows of the last batches, or of the newest one, from 0 to 1, above which
+            `few_rows_are_quarantined` fails.
+        severity: of that check: by default it warns of too many rows, and a file that is unreadable, or bad as a whole, is an error.
+        blocking: whether an error of that check keeps jobs from running on the good rows.
+
+    Raises:
+        KeyfoldError: a share is not from 0 to 1.
+
+    Example:
+        >>> from spark_jobs.streams import SALES
+        >>> StreamAssets(SALES, most_quarantined=0.5, severity=dg.AssetCheckSeverity.WARN).blocking
+        False
+    """
+
+    stream: Stream
+    quarantine_asset: bool = False
+    most_quarantined: float = MOST_QUARANTINED
+    severity: dg.AssetCheckSeverity | None = None
+    blocking: bool = False
+
+    def __post_init__(self) -> None:
+        _check_share(f"StreamAssets of {self.stream.name}: most_quarantined", self.most_quarantined)
+
+
+def _check_share(name: str, share: float) -> None:
+    if not 0 <= share <= 1:
+        raise Misconfigured(f"{name} is {share}; give a share from 0 to 1, such as 0.05 for 5 %")
