@@ -32,7 +32,8 @@ from keyfold.times import BEGINNING, shifted
 STAGED = "source.parquet"
 """A file in a generation's folder with the rows that it is made of, until they are state."""
 
-_ROWS_AT_ONCE = 1_000_000
+ROWS_AT_ONCE = 1_000_000
+"""Rows of a table that a task reads at once."""
 
 
 @dataclass(frozen=True)
@@ -248,5 +249,5 @@ class _StagedRows:
 
     def __call__(self, share: int, shares: int) -> Iterator[pl.DataFrame]:
         # Large ranges: each makes a blob for every partition and range of slots, and small blobs cost as much as large ones.
-        for offset in range(0, self.rows, _ROWS_AT_ONCE)[share::shares]:
-            yield scan_rows(self.file, offset, _ROWS_AT_ONCE).collect().rechunk()
+        for offset in range(0, self.rows, ROWS_AT_ONCE)[share::shares]:
+            yield scan_rows(self.file, offset, ROWS_AT_ONCE).collect().rechunk()

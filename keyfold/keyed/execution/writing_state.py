@@ -24,6 +24,7 @@ from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import conform
 from keyfold.keyed.state_parts.manifest import Manifest
+from keyfold.keyed.state_parts.part_rows import SIZES
 from keyfold.keyed.state_parts.partition_state import PartitionState
 from keyfold.privacy import describe_error, errors_without_values
 from keyfold.runners.runner import OnBatches
@@ -100,7 +101,7 @@ def first_state(job: KeyedJob, generation: Generation, read: ReadShare, change: 
                     open_events += count(rows, job.state.events)
                     yield rows
 
-        state = PartitionState(job, folder, None, 0)
+        state = PartitionState(job, folder, None, 0, SIZES)
         # `frames` counts events while the rows are written, so that only one range is in memory.
         manifest = state.begin(frames())
         manifest = replace(manifest, open_events=open_events)
@@ -142,7 +143,7 @@ def changed_state(job: KeyedJob, generation: Generation, slots: Slots, change: C
             changing = handover.unpack(payloads[0][1])[SLOT].to_numpy()
             if before is None or not changing.size:
                 return PartitionResult(report_of(0, 0, before), before)
-            state = PartitionState(job, folder, before, batch)
+            state = PartitionState(job, folder, before, batch, SIZES)
             rows = state.rows(changing)
             new_rows = rows_of_state(job, change, rows.drop(SLOT)).sort(SLOT, maintain_order=True)
             open_change = count(new_rows, job.state.events) - count(rows, job.state.events)
