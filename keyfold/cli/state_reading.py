@@ -8,23 +8,20 @@ import typer
 
 from keyfold.cli.options import known
 from keyfold.cli.terminal import print_rows, report
-from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import jobs_if_any
 from keyfold.state.reading.chosen_columns import chosen_columns
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import jobs_with_state, read_state
-from keyfold.state.reading.state_rows import RowSource
 from keyfold.state.reading.state_statistics import list_state, state_statistics
-from keyfold.state.rows.lines import LineFormat, json_lines
+from keyfold.state.rows.lines import json_lines
 
 Generation = Annotated[
     str | None, typer.Option("--generation", metavar="G", help="A generation or a branch [default: the live one].")
 ]
 Batch = Annotated[int | None, typer.Option("--batch", min=0, help="A retained batch [default: the last].")]
 To = Annotated[str | None, typer.Option(metavar="PATH", help="Write Parquet to this folder or URL, and print nothing.")]
-Style = Annotated[LineFormat, typer.Option("--format", help="How to print the rows.")]
 
 
 def read(
@@ -43,21 +40,25 @@ def read(
         ),
     ] = None,
     to: To = None,
-    style: Style = "jsonl",
 ) -> None:
-    """Read the rows of a job's state: print them, or write them to Parquet files."""
+    """Read the rows of a job's state: print them as lines of JSON, or write them to Parquet files."""
     declared = known("job", job, all_jobs(lakehouse))
     rows = read_state(lakehouse, declared, generation=generation, batch=batch, keys=key or [])
-    _show(rows if columns is None else chosen_columns(rows, columns), to, style)
+    rows = rows if columns is None else chosen_columns(rows, columns)
+    if to is not None:
+        report(write_state(rows, to))
+        return
+    for frame in rows.frames():
+        sys.stdout.writelines(f"{line}\n" for line in json_lines(frame))
 
 
 def list_(lakehouse: Lakehouse, job: Annotated[str | None, typer.Argument(help="Only this job.")] = None) -> None:
     """List jobs with their generations, branches and retained batches."""
     names = [job] if job else jobs_with_state(lakehouse)
-    found = [asdict(one) for name in names for one in list_state(lakehouse, name)]
-    rows = [
-        one | {"batches": " to ".join(map(str, one["retained"][:: max(len(one["retained"]) - 1, 1)]))} for one in found
-    ]
+    rows = []
+    for generation in (generation for name in names for generation in list_state(lakehouse, name)):
+        ends = generation.retained[:: max(len(generation.retained) - 1, 1)]
+        rows.append(asdict(generation) | {"batches": " to ".join(map(str, ends))})
     columns = ("job", "generation", "role", "batches", "open_events", "bytes", "key", "watermark")
     print_rows("generations", rows, columns)
 
@@ -71,17 +72,6 @@ def stats(
     """Print statistics of a job's state: rows, keys, bytes, skew over key groups, timers."""
     rows = read_state(lakehouse, known("job", job, all_jobs(lakehouse)), generation=generation, batch=batch)
     report(state_statistics(lakehouse, rows))
-
-
-def _show(rows: RowSource, to: str | None, style: LineFormat) -> None:
-    """Write rows to files, or print them."""
-    if to is not None and style != "jsonl":
-        raise Misconfigured("--to writes Parquet, and --format is of what is printed: give one of them")
-    if to is not None:
-        report(write_state(rows, to))
-    else:
-        for frame in rows.frames():
-            sys.stdout.writelines(f"{line}\n" for line in json_lines(frame, rows.key, style))
 
 
 def all_jobs(lakehouse: Lakehouse) -> dict[str, KeyedJob | str]:

@@ -268,7 +268,7 @@ def _changed(before: pl.DataFrame, after: pl.DataFrame, key: list[str], columns:
 def _by_key(rows: pl.DataFrame, key: list[str], columns: list[str], name: str) -> pl.DataFrame:
     nested = [name for name in columns if rows.schema[name].is_nested()]
     # Polars does not sort lists.
-    text = [json_lines(rows.select(nested), (), "jsonl").alias(_TEXT)] if nested else []
+    text = [json_lines(rows.select(nested)).alias(_TEXT)] if nested else []
     order = [*(name for name in columns if name not in nested), *(one.name for one in text)]
     rows = rows.with_columns(*text, pl.lit(value=True).alias(_THERE))
     rows = rows.sort(order) if order else rows

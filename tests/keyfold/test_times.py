@@ -206,4 +206,4 @@ def test_what_a_person_types_is_refused_where_it_is_finer():
 
 def test_a_column_of_nanoseconds_is_written_with_all_its_digits():
     rows = pl.DataFrame({"at": pl.Series([10**18 + 1]).cast(pl.Datetime("ns", "UTC"))})
-    assert json_lines(rows, (), "jsonl").to_list() == ['{"at":"2001-09-09T01:46:40.000000001Z"}']
+    assert json_lines(rows).to_list() == ['{"at":"2001-09-09T01:46:40.000000001Z"}']

@@ -38,7 +38,7 @@ class Bootstrap:
     """The state to seed a job with.
 
     Attributes:
-        source: name of a table, or path of a Delta table or of Parquet, CSV or JSON lines (also `keyed-json`).
+        source: name of a table, or path of a Delta table or of Parquet, CSV or JSON lines (also of a key each).
         mapping: SQL expressions over the source's columns, by column of state.
         watermark: the watermark of the state; None takes the live generation's, or none.
         read_from: the version after which events are read; None takes the live generation's position, if there is one.

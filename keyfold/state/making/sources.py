@@ -50,7 +50,7 @@ def open_source(lakehouse: Lakehouse, source: str, key: Sequence[str] = ()) -> p
     Args:
         lakehouse: the lakehouse, whose tables can be named.
         source: name of a table as `keyfold show` takes it, or path of a Delta table, a file, or a folder of files.
-        key: columns of the key in lines of the format `keyed-json`; without them, this format is not recognised.
+        key: columns of the key, for lines of JSON that are of a key each (`rows.lines.keyed_rows`); without them, such lines are not recognised.
 
     Raises:
         KeyfoldError: there is no such table or path, a line has another format than the first, or the format of the files is

@@ -1,17 +1,15 @@
 """Choose and rename columns of state for those who read it outside of Keyfold."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
-import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Misconfigured
 from keyfold.schemas import field_of
-from keyfold.state.reading.state_rows import RowSource
+from keyfold.state.reading.state_rows import StateRows
 
 
-def chosen_columns(rows: RowSource, text: str) -> "ChosenColumns":
+def chosen_columns(rows: StateRows, text: str) -> StateRows:
     """Return rows with the key, and some other columns.
 
     Args:
@@ -21,7 +19,7 @@ def chosen_columns(rows: RowSource, text: str) -> "ChosenColumns":
     Raises:
         Misconfigured: there is no such column, or two would have one name.
     """
-    pairs = [one.strip().rpartition("=") for one in text.split(",")]
+    pairs = [pair.strip().rpartition("=") for pair in text.split(",")]
     chosen = [(name.strip() or column.strip(), column.strip()) for name, _, column in pairs]
     for _, column in chosen:
         if not column:
@@ -32,37 +30,5 @@ def chosen_columns(rows: RowSource, text: str) -> "ChosenColumns":
     names = [name for name, _ in named]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise Misconfigured(f"--columns {text}: {', '.join(twice)} is there twice; the key is always in a row")
-    return ChosenColumns(rows, dict(named))
-
-
-@dataclass(frozen=True)
-class ChosenColumns:
-    """Rows of another source with some of their columns.
-
-    Attributes:
-        rows: the other source.
-        columns: by name, the column of the other source; those of the key are among them.
-    """
-
-    rows: RowSource
-    columns: Mapping[str, str]
-
-    @property
-    def where(self) -> str:
-        """Describes the rows, for messages."""
-        return self.rows.where
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The columns of the key."""
-        return self.rows.key
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        return pa.schema([self.rows.schema.field(column).with_name(name) for name, column in self.columns.items()])
-
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """Yield the rows; a frame has all rows of its keys."""
-        for frame in self.rows.frames():
-            yield frame.select(pl.col(column).alias(name) for name, column in self.columns.items())
+    schema = pa.schema([rows.schema.field(column).with_name(name) for name, column in named])
+    return replace(rows, schema=schema, columns=dict(named))

@@ -62,7 +62,9 @@ def read_state(
     if slots is not None:
         labels = partitions_of(slots, chosen.partitions)
         manifests = {label: manifests[label] for label in labels if label in manifests}
-    return StateRows(name, chosen.name, done and done.batch, key, schema, manifests, chosen.parts, wanted, slots)
+    return StateRows(
+        name, chosen.name, done and done.batch, key, schema, manifests, chosen.parts, _wanted=wanted, _slots=slots
+    )
 
 
 def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests: Mapping[int, bytes]) -> pa.Schema:

@@ -51,6 +51,7 @@ class StateRows:
             (processing time).
         manifests: the manifests of the state partitions that are read, by label; none without committed batches.
         parts: the folder of state parts.
+        columns: by name in `schema`, the column of the state that it is; all columns by their own names by default.
     """
 
     job: str
@@ -60,6 +61,7 @@ class StateRows:
     schema: pa.Schema
     manifests: Mapping[int, bytes]
     parts: Place
+    columns: Mapping[str, str] | None = None
     _wanted: WantedKeys | None = None
     _slots: Slots | None = None
 
@@ -92,7 +94,8 @@ class StateRows:
         Example:
             >>> sum(rows.height for rows in read_state(lakehouse, "rides").frames())  # doctest: +SKIP
         """
-        return (rows for rows in self.map_slots(self._shown) if rows.height)
+        columns = None if self.columns is None else list(dict.fromkeys(self.columns.values()))
+        return (rows for rows in self.map_slots(self._shown, columns) if rows.height)
 
     def polars(self) -> pl.DataFrame:
         """Return all rows as one Polars frame. Use it for a few rows, such as those of some keys.
@@ -126,7 +129,10 @@ class StateRows:
             )
 
     def _shown(self, frame: pl.DataFrame) -> pl.DataFrame:
-        return frame.drop(SLOT) if self._wanted is None else self._wanted.of(frame.drop(SLOT))
+        rows = frame.drop(SLOT) if self._wanted is None else self._wanted.of(frame.drop(SLOT))
+        if self.columns is None:
+            return rows
+        return rows.select(pl.col(column).alias(name) for name, column in self.columns.items())
 
 
 def _applied(function: Callable[[pl.DataFrame], Result], read: Callable[[], pl.DataFrame]) -> Result:

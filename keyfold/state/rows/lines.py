@@ -1,51 +1,33 @@
-"""Convert rows of state to lines of JSON, and back: a line for each row, or for each key."""
+"""Convert rows of state to lines of JSON, an object for each row; and read lines of JSON that have an object for each key."""
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import polars as pl
 
 from keyfold.times import ISO_FORMAT
 
-LineFormat = Literal["jsonl", "keyed-json"]
-
 _KEYED = r'^\s*\{\s*("(?:[^"\\]|\\.)*")\s*:\s*(\{.*\}|\[.*\])\s*\}\s*$'
 
 
-def json_lines(rows: pl.DataFrame, key: Sequence[str], style: LineFormat) -> pl.Series:
-    """Convert rows to lines of JSON, without line ends.
+def json_lines(rows: pl.DataFrame) -> pl.Series:
+    """Convert rows to lines of JSON, without line ends: an object for each row, with all columns.
 
-    `jsonl` has an object for each row, with all columns. `keyed-json` has an object for each key, `{"<key>": {…}}`, with the
-    other columns; for a key with several rows, `{"<key>": [{…}, …]}`. A key of several columns is written as a JSON array.
     Times are ISO 8601 in UTC; decimals and bytes (base64) are text.
-
-    Args:
-        rows: the rows; for `keyed-json`, all rows of each key.
-        key: columns of the key.
-        style: the format.
 
     Example:
         >>> rows = pl.DataFrame({"item": ["Watch"], "models": [["a", "b"]], "quantity": [1929]})
-        >>> json_lines(rows, ["item"], "keyed-json").to_list()
-        ['{"Watch":{"models":["a","b"],"quantity":1929}}']
+        >>> json_lines(rows).to_list()
+        ['{"item":"Watch","models":["a","b"],"quantity":1929}']
     """
-    converted = rows.select(_as_json_type(pl.col(name), kind).alias(name) for name, kind in rows.schema.items())
-    if not converted.height:
+    if not rows.height:
         return pl.Series([], dtype=pl.String)
-    if style == "jsonl":
-        return converted.select(pl.struct(pl.all()).struct.json_encode()).to_series()
-    values = [name for name in converted.columns if name not in key]
-    content = pl.struct(values).struct.json_encode() if values else pl.lit("{}")
-    keyed = converted.select(_name(key).alias("name"), content.alias("content"))
-    lines = keyed.group_by("name", maintain_order=True).agg("content", pl.len().alias("rows"))
-    several = pl.concat_str(pl.lit("["), pl.col("content").list.join(","), pl.lit("]"))
-    value = pl.when(pl.col("rows") == 1).then(pl.col("content").list.first()).otherwise(several)
-    return lines.select(pl.concat_str(pl.lit("{"), "name", pl.lit(":"), value, pl.lit("}"))).to_series()
+    converted = rows.select(_as_json_type(pl.col(name), kind).alias(name) for name, kind in rows.schema.items())
+    return converted.select(pl.struct(pl.all()).struct.json_encode()).to_series()
 
 
 def is_keyed(line: str) -> bool:
-    """Whether a line of JSON has the format `keyed-json`: one name, with an object or an array of objects."""
+    """Whether a line of JSON is of a key: one name, with an object or an array of objects."""
     try:
         parsed = json.loads(line)
     except ValueError:
@@ -56,10 +38,14 @@ def is_keyed(line: str) -> bool:
 
 
 def keyed_rows(lines: Mapping[str, pl.Series], key: Sequence[str]) -> pl.LazyFrame:
-    """Parse lines in the format `keyed-json`; returns the key's columns as text, and those of the objects.
+    """Parse lines that are of a key each, as other systems write them; returns the key's columns as text, and those of the objects.
+
+    Args:
+        lines: lines by file.
+        key: columns of the key. One of several columns is the text of a JSON array of its values.
 
     Raises:
-        ValueError: a line has another format; names the first one by file and number.
+        ValueError: a line has another form; names the first one by file and number.
 
     Example:
         >>> lines = {"totals.jsonl": pl.Series(['{"Watch": {"models": ["a", "b"], "quantity": 1929}}'])}
@@ -68,14 +54,13 @@ def keyed_rows(lines: Mapping[str, pl.Series], key: Sequence[str]) -> pl.LazyFra
     """
     text = "\n".join(_rows_in_line(file, content) for file, content in lines.items())
     frame = pl.read_ndjson(text.encode(), infer_schema_length=None).explode("#rows")
-    names = (
+    values = (
         [pl.col("#key")]
         if len(key) == 1
-        else [pl.col("#key").str.json_path_match(f"$[{at}]") for at in range(len(key))]
+        else [pl.col("#key").str.json_path_match(f"$[{position}]") for position in range(len(key))]
     )
-    return (
-        frame.select(*(one.alias(name) for one, name in zip(names, key, strict=True)), "#rows").unnest("#rows").lazy()
-    )
+    columns = (value.alias(name) for value, name in zip(values, key, strict=True))
+    return frame.select(*columns, "#rows").unnest("#rows").lazy()
 
 
 def _rows_in_line(file: str, lines: pl.Series) -> str:
@@ -88,20 +73,6 @@ def _rows_in_line(file: str, lines: pl.Series) -> str:
     rows = pl.when(pl.col("rows").str.starts_with("[")).then("rows").otherwise(pl.format("[{}]", "rows"))
     line = pl.concat_str(pl.lit('{"#key":'), "key", pl.lit(',"#rows":'), rows, pl.lit("}"))
     return "\n".join(parts.select(line).to_series())
-
-
-def _name(key: Sequence[str]) -> pl.Expr:
-    """Return the key as a JSON string."""
-    if len(key) == 1:
-        return _json(pl.col(key[0]).cast(pl.String))
-    # The text of a JSON array with the values in the order of the columns.
-    values = [_json(pl.col(column)) for column in key]
-    return _json(pl.concat_str(pl.lit("["), pl.concat_str(values, separator=","), pl.lit("]")))
-
-
-def _json(value: pl.Expr) -> pl.Expr:
-    """Return a value as JSON: encode an object with one field, and cut off its name and braces."""
-    return pl.struct(value.alias("v")).struct.json_encode().str.strip_prefix('{"v":').str.strip_suffix("}")
 
 
 def _as_json_type(value: pl.Expr, kind: pl.DataType) -> pl.Expr:

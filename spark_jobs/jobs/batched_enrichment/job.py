@@ -121,7 +121,7 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
     def send(events: pl.DataFrame, clock: Clock) -> dict[str, pl.DataFrame]:
         # All calls are decided before the first one is made.
         texts = events.with_columns(
-            json_lines(events.select(names), (), "jsonl").alias(name)
+            json_lines(events.select(names)).alias(name)
             for name, names in {"#event": stream.schema.names, "#id": ids}.items()
         )
         batches = [

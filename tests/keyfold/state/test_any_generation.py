@@ -96,9 +96,9 @@ class Changing:
 
     def check(self):
         rows = read_state(self.lake.lakehouse, self.job).polars()
-        assert Counter({(user, window): n for user, window, n in rows.select("user", "window", "clicks").iter_rows()}) == (
-            self.state
-        )
+        assert Counter(
+            {(user, window): n for user, window, n in rows.select("user", "window", "clicks").iter_rows()}
+        ) == (self.state)
         assert self.lake.done("windows").open_events == self.state.total()
         assert_nothing_lost(self.lake.lakehouse, self.job)
         assert not (self.lake.live("windows").folder / generation_sources.STAGED).exists()

@@ -153,7 +153,7 @@ def test_state_that_is_read_and_seeded_goes_on_as_if_it_had_never_stopped(tmp_pa
     assert read.height
     path = tmp_path / "state.jsonl"
     # As `keyfold state read --to` writes it.
-    path.write_text("".join(f"{line}\n" for line in json_lines(read, (), "jsonl")))
+    path.write_text("".join(f"{line}\n" for line in json_lines(read)))
     told = bootstrap(seeded, job, Bootstrap(str(path)), yes=True, runners=SPARK)
     assert (told.checked.rows, told.new_rows, told.checked.left_empty) == (read.height, 0, ())
     assert told.checked.events == whole.begun_with.totals.open_events

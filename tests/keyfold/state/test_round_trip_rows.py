@@ -37,7 +37,7 @@ def read_again(job, state, form):
     """The state as a source of that form gives it."""
     if form == "frame":
         return state.lazy()
-    text = "".join(f"{line}\n" for line in json_lines(state, (), "jsonl"))
+    text = "".join(f"{line}\n" for line in json_lines(state))
     return pl.read_ndjson(BytesIO(text.encode()), infer_schema_length=None).lazy()
 
 
@@ -108,7 +108,7 @@ def test_bytes_and_decimals_are_read_as_they_were_written(lakehouse, tmp_path):
         schema=polars_schema(state),
     )
     path = tmp_path / "state.jsonl"
-    path.write_text("".join(f"{line}\n" for line in json_lines(rows, (), "jsonl")))
+    path.write_text("".join(f"{line}\n" for line in json_lines(rows)))
     source = open_source(lakehouse, str(path))
     assert check_rows(job, source, StateMapping()).rows == 2
     assert_frame_equal(as_state(job, source, StateMapping()).collect(), rows)

@@ -20,12 +20,6 @@ def test_the_examples_hold():
     assert doctest.testmod(lines).failed == 0
 
 
-def test_a_key_of_one_row_is_an_object_and_of_several_an_array():
-    rows = pl.DataFrame({"item": ["Watch", "Cup", "Watch"], "quantity": [1, 2, 3]})
-    found = [json.loads(line) for line in json_lines(rows, ["item"], "keyed-json")]
-    assert found == [{"Watch": [{"quantity": 1}, {"quantity": 3}]}, {"Cup": {"quantity": 2}}]
-
-
 def test_times_decimals_and_bytes_are_text_at_any_depth():
     row = {
         "at": NOON,
@@ -34,7 +28,7 @@ def test_times_decimals_and_bytes_are_text_at_any_depth():
         "raw": b"ab",
         "deep": [{"times": [NOON], "price": Decimal("2.25")}],
     }
-    (line,) = json_lines(pl.DataFrame([row]), ["day"], "jsonl")
+    (line,) = json_lines(pl.DataFrame([row]))
     assert json.loads(line) == {
         "at": "2026-01-01T12:00:00.123456Z",
         "day": "2026-01-01",
@@ -53,21 +47,20 @@ def test_a_keyed_line_is_one_name_with_objects_and_a_line_of_another_form_is_nam
 @given(st.lists(st.tuples(st.text(), st.integers(-9, 9), st.text() | st.none()), max_size=20))
 def test_any_text_comes_through(rows):
     frame = pl.DataFrame(rows, schema={"key": pl.String, "part": pl.Int64, "said": pl.String}, orient="row")
-    assert [tuple(json.loads(line).values()) for line in json_lines(frame, ["key"], "jsonl")] == rows
+    assert [tuple(json.loads(line).values()) for line in json_lines(frame)] == rows
+
+
+@given(
+    st.lists(st.tuples(st.text(), st.integers(-9, 9), st.text() | st.none()), min_size=1, max_size=20), st.booleans()
+)
+def test_any_text_of_lines_of_a_key_is_read(rows, is_one_column):
     by_key = {}
     for key, part, said in rows:
-        by_key.setdefault((key, part), []).append({"said": said})
-    told = {}
-    for line in json_lines(frame, ["key", "part"], "keyed-json"):
-        ((key, value),) = json.loads(line).items()
-        told[tuple(json.loads(key))] = value if isinstance(value, list) else [value]
-    assert told == by_key
-    lines = json_lines(frame, ["key", "part"], "keyed-json")
-    if rows:
-        assert all(map(is_keyed, lines))
-        found = keyed_rows({"": lines}, ["key", "part"]).collect()
-        assert sorted(found.select("key", pl.col("part").cast(pl.Int64), "said").rows(), key=repr) == sorted(
-            rows, key=repr
-        )
-        (said,) = keyed_rows({"": json_lines(frame[:1].drop("part"), ["key"], "keyed-json")}, ["key"]).collect().rows()
-        assert said == (rows[0][0], rows[0][2])
+        name = key if is_one_column else json.dumps([key, part])
+        by_key.setdefault(name, []).append({"said": said})
+    lines = [json.dumps({name: one if len(one) > 1 else one[0]}) for name, one in by_key.items()]
+    assert all(map(is_keyed, lines))
+    columns = ["key"] if is_one_column else ["key", "part"]
+    read = keyed_rows({"": pl.Series(lines)}, columns).collect()
+    expected = [(key, said) if is_one_column else (key, str(part), said) for key, part, said in rows]
+    assert sorted(read.rows(), key=repr) == sorted(expected, key=repr)
