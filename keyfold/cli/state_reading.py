@@ -11,9 +11,9 @@ from keyfold.cli.terminal import print_rows, report
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import jobs_if_any
-from keyfold.state.reading.chosen_columns import chosen_columns
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import jobs_with_state, read_state
+from keyfold.state.reading.state_rows import chosen_columns
 from keyfold.state.reading.state_statistics import list_state, state_statistics
 from keyfold.state.rows.lines import json_lines
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import polars as pl
 from deltalake import DeltaTable
 
-from keyfold.keyed.execution.settled import Settled, settled
+from keyfold.keyed.execution.consistent_snapshot import ConsistentSnapshot, consistent_snapshot
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.job.contract import KeyedJob
@@ -88,7 +88,7 @@ def check_conservation(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
     """
     generation = live_generation(lakehouse, job.name)
     # Count tables, state and journal at the end of the same batch: otherwise the counts would not add up.
-    end = settled(lakehouse, job, generation) if generation else None
+    end = consistent_snapshot(lakehouse, job, generation) if generation else None
     if generation is None or end is None:
         return Conservation(0, 0, 0, 0, 0)
     done = end.done
@@ -233,7 +233,7 @@ def events_in_table(table: Place, name: str, job: KeyedJob, version: int) -> int
     return int(rows.select(job.counted_in(name)).collect().item() or 0)
 
 
-def _count_results(generation: Generation, job: KeyedJob, at: Settled) -> Counter[str]:
+def _count_results(generation: Generation, job: KeyedJob, at: ConsistentSnapshot) -> Counter[str]:
     """Return the number of events in each of a job's tables, and in its state."""
     counts = Counter(
         {

@@ -14,9 +14,8 @@ from datetime import datetime, timedelta
 from keyfold.journal.clock import LOOK_EVERY, read_clock
 from keyfold.keyed.execution.batches import Batches, OnBatch
 from keyfold.keyed.execution.damage import damage_diagnosed
-from keyfold.keyed.execution.opening import check_inputs_exist, generation_of_run
+from keyfold.keyed.execution.opening import OpenedGeneration, check_inputs_exist, generation_of_run
 from keyfold.keyed.generation.batch_records import ClockRecord, Counts
-from keyfold.keyed.generation.continuing import record_code
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.generation.run_mode import NEW_EVENTS, FullRefresh, ModeName, Replay, RunMode
@@ -104,12 +103,9 @@ def fill_beside(
     """
     with damage_diagnosed(lakehouse, job):
         check_inputs_exist(lakehouse, job)
-        with generation_of_run(runners, lakehouse, job, mode) as generation:
-            run = _Run(runners, lakehouse, job, generation, mode.name, options)
-            run.to_the_end(
-                RunBounds(options.max_bytes_per_batch, advance_to=mode.advance_to and in_utc(mode.advance_to))
-            )
-            return generation, run.summary()
+        run = _Run(runners, lakehouse, job, generation_of_run(runners, lakehouse, job, mode), mode.name, options)
+        run.to_the_end(RunBounds(options.max_bytes_per_batch, advance_to=mode.advance_to and in_utc(mode.advance_to)))
+        return run.generation, run.summary()
 
 
 def run_continuously(
@@ -144,11 +140,8 @@ def _opened(
     with damage_diagnosed(lakehouse, job):
         # Before the lock is taken, which creates the job's folder.
         check_inputs_exist(lakehouse, job)
-        with (
-            exclusive(lakehouse.job(job.name), f"job {job.name}"),
-            generation_of_run(runners, lakehouse, job, mode) as generation,
-        ):
-            yield _Run(runners, lakehouse, job, generation, mode.name, options)
+        with exclusive(lakehouse.job(job.name), f"job {job.name}"):
+            yield _Run(runners, lakehouse, job, generation_of_run(runners, lakehouse, job, mode), mode.name, options)
 
 
 @dataclass
@@ -158,18 +151,19 @@ class _Run:
     runners: Runners
     lakehouse: Lakehouse
     job: KeyedJob
-    generation: Generation
+    opened: OpenedGeneration
     mode: ModeName
     options: RunOptions
 
     def __post_init__(self) -> None:
+        self.generation = self.opened.generation
         self._journal = self.generation.journal
         self._began = time.monotonic()
         self._before = self._totals()
         # An ordered set: a continuous run plans every few seconds, and repeats its warnings.
         self._warnings: dict[str, None] = {}
         self._clock: ClockRecord | None = None
-        self._new_code = record_code(self.generation, self.job)
+        self._new_code = self.opened.new_code
         self._batches = Batches(self.runners, self.lakehouse, self.job, self.generation, self.options.on_batch)
         self._lookups = KeptLookups(
             f"job {self.job.name}", self.job.lookups, self.lakehouse.home, self.generation.folder

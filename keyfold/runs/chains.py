@@ -1,6 +1,6 @@
-"""Refresh or promote a job together with the jobs that read its tables. All of them change in one atomic step."""
+"""Chains of jobs that read tables of other jobs: refresh or promote a job together with its readers, in one atomic step."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from keyfold.keyed.generation.configured import configured_job
@@ -9,13 +9,42 @@ from keyfold.keyed.generation.going_live import finish_going_live, go_live
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.job_chains import downstream_of, in_order
 from keyfold.keyed.job_run import RunOptions, RunSummary, fill_beside
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.runners import Runners
 from keyfold.runs.jobs import JobRun, published
 from keyfold.sinks.publisher import Publisher
 from keyfold.state.changing.promoting import to_promote
+
+
+def downstream_of(producers: Collection[str], jobs: Iterable[KeyedJob]) -> set[str]:
+    """Return the names of the jobs that read tables of the producers, directly or through other jobs.
+
+    Example:
+        >>> downstream_of({"ride_summaries"}, [])
+        set()
+    """
+    jobs, reached = list(jobs), set(producers)
+    while more := {job.name for job in jobs if reached.intersection(job.producers)} - reached:
+        reached |= more
+    return reached - set(producers)
+
+
+def in_order(jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
+    """Sort jobs so that each is after the jobs whose tables it reads.
+
+    Example:
+        >>> in_order([])
+        []
+    """
+    waiting, ordered = list(jobs), list[KeyedJob]()
+    while waiting:
+        names = {job.name for job in waiting}
+        # Jobs that read each other would loop here without end: take all of them.
+        ready = [job for job in waiting if not names.intersection(job.producers)] or waiting
+        ordered += ready
+        waiting = [job for job in waiting if job not in ready]
+    return ordered
 
 
 def consumers_of(lakehouse: Lakehouse, producer: str, declared: Mapping[str, KeyedJob]) -> list[KeyedJob]:

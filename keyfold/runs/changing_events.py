@@ -12,11 +12,10 @@ from keyfold.ingestion.inspection import ingest_journal, is_unfinished
 from keyfold.ingestion.segments import merge_segments, sweep_segments, without_ids, write_segment
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.job_chains import downstream_of, in_order
 from keyfold.keyed.plans.input_tables import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.lakehouse.fail_points import reached
-from keyfold.runs.chains import held
+from keyfold.runs.chains import downstream_of, held, in_order
 from keyfold.stream import Stream
 
 

@@ -23,7 +23,6 @@ from keyfold.ingestion.duplicates import event_ids
 from keyfold.ingestion.ingest_settings import QUARANTINE, open_ingest
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.job_chains import downstream_of
 from keyfold.keyed.job_run import RunOptions, RunSummary
 from keyfold.keyed.plans.input_tables import has_read
 from keyfold.lakehouse import Lakehouse
@@ -40,7 +39,7 @@ from keyfold.lakehouse.row_erasure import (
 )
 from keyfold.privacy import masked
 from keyfold.runners import Runners
-from keyfold.runs.chains import published_runs, refresh_together
+from keyfold.runs.chains import downstream_of, published_runs, refresh_together
 from keyfold.runs.changing_events import (
     check_can_be_replayed,
     check_has_events,

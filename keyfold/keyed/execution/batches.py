@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 
 from keyfold.errors import KeyfoldError, StepFailed, error_in
 from keyfold.journal.records import Progress, seconds_left
-from keyfold.keyed.execution.blobs import BLOBS
+from keyfold.keyed.execution.blobs import BLOBS, Handover, handover_for
 from keyfold.keyed.execution.commit import commit, forget, remove_strays, write_changes
 from keyfold.keyed.execution.damage import BatchFailedError
-from keyfold.keyed.execution.handover import Handover, handover_for
 from keyfold.keyed.execution.operator import PartitionOperator, StepError
 from keyfold.keyed.execution.read import read_slices
 from keyfold.keyed.execution.work import WORKED, BatchResult, read_reports, work_on_partitions

@@ -1,13 +1,12 @@
 """Open the generation of a run: check that it agrees with its inputs, and finish the commits of an interrupted run."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 
 from keyfold.errors import Damaged, NotFound
 from keyfold.keyed.execution.commit import commit, forget, remove_strays
 from keyfold.keyed.execution.filling import fill
 from keyfold.keyed.execution.generation_sources import Events
-from keyfold.keyed.generation.continuing import agreeing_tables, check_generation
+from keyfold.keyed.generation.continuing import agreeing_tables, check_generation, record_code
 from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation
 from keyfold.keyed.generation.going_live import finish_going_live, go_live
 from keyfold.keyed.generation.manifests import files_of, read_manifests
@@ -47,8 +46,20 @@ def check_inputs_exist(lakehouse: Lakehouse, job: KeyedJob) -> None:
         )
 
 
-@contextmanager
-def generation_of_run(runners: Runners, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode) -> Iterator[Generation]:
+@dataclass(frozen=True)
+class OpenedGeneration:
+    """The generation of a run.
+
+    Attributes:
+        generation: the generation.
+        new_code: what changed in the code of the job's functions since its last run, as text; empty for nothing.
+    """
+
+    generation: Generation
+    new_code: str = ""
+
+
+def generation_of_run(runners: Runners, lakehouse: Lakehouse, job: KeyedJob, mode: RunMode) -> OpenedGeneration:
     """Open or create the generation of a run. The caller holds the job's lock.
 
     Raises:
@@ -57,33 +68,38 @@ def generation_of_run(runners: Runners, lakehouse: Lakehouse, job: KeyedJob, mod
     # A crash may have come between the decision that a generation goes live and the commits of its tables.
     finish_going_live(lakehouse, job.name)
     if isinstance(mode, Replay):
-        source = Events((mode.since, mode.until))
-        generation = fill(runners, lakehouse, job, source, branch=mode.branch).generation
-    elif isinstance(mode, FullRefresh):
-        generation = fill(runners, lakehouse, job).generation
+        return OpenedGeneration(
+            fill(runners, lakehouse, job, Events((mode.since, mode.until)), branch=mode.branch).generation
+        )
+    live = None if isinstance(mode, FullRefresh) else live_generation(lakehouse, job.name)
+    if live is not None:
+        return _continued(runners, lakehouse, job, live)
+    is_first = not isinstance(mode, FullRefresh)
+    generation = fill(runners, lakehouse, job, at_address=is_first).generation
     # The first generation goes live before it is filled: it replaces no tables that readers use.
-    elif (live := live_generation(lakehouse, job.name)) is None:
-        generation = fill(runners, lakehouse, job, at_address=True).generation
+    if is_first:
         go_live(lakehouse, generation)
-    else:
-        generation = live
-        # These checks come before any write: a run that is refused changes nothing.
-        check_generation(generation, job)
-        is_committed = _check_agreement(lakehouse, job, generation)
-        if (done := generation.journal.last_done()) is not None:
-            # A run may have crashed between its last commit record and the Delta commits.
-            if not is_committed:
-                commit(runners, job, generation, done)
-            forget(job, generation, done.batch, RETAINED_BATCHES)
-            remove_strays(generation, done)
-    yield generation
+    return OpenedGeneration(generation)
+
+
+def _continued(runners: Runners, lakehouse: Lakehouse, job: KeyedJob, live: Generation) -> OpenedGeneration:
+    # These checks come before any write: a run that is refused changes nothing.
+    code = check_generation(live, job)
+    is_committed = _check_agreement(lakehouse, job, live)
+    if (last := live.journal.last_done()) is not None:
+        # A run may have crashed between its last commit record and the Delta commits.
+        if not is_committed:
+            commit(runners, job, live, last)
+        forget(job, live, last.batch, RETAINED_BATCHES)
+        remove_strays(live, last)
+    return OpenedGeneration(live, record_code(live, code))
 
 
 def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> bool:
     """Check that journal, state and tables agree; returns whether the tables have all commits of the last batch."""
-    where = f"job {job.name}, {generation.name}"
-    check_inputs(lakehouse, generation, where)
-    opened, is_committed = agreeing_tables(generation, where, REMEDY)
+    label = f"job {job.name}, {generation.name}"
+    check_inputs(lakehouse, generation, label)
+    opened, is_committed = agreeing_tables(generation, label, REMEDY)
     for table in job.tables:
         # Before a batch counts, which could not be merged.
         if table.mode == "upsert":
@@ -91,5 +107,5 @@ def _check_agreement(lakehouse: Lakehouse, job: KeyedJob, generation: Generation
     try:
         read_manifests(generation.manifests, files_of(generation.journal.last_done()))
     except Damaged as error:
-        raise Damaged(f"{where}: {error}; restore it from a backup, or {REMEDY}") from error
+        raise Damaged(f"{label}: {error}; restore it from a backup, or {REMEDY}") from error
     return is_committed

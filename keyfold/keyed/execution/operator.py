@@ -25,9 +25,8 @@ from keyfold.keyed.calling.slots import (
     union,
 )
 from keyfold.keyed.calling.step_call import Called, count, refuse_other_keys
-from keyfold.keyed.execution.blobs import CLOCK, BatchClock, PartitionReport, report_of
+from keyfold.keyed.execution.blobs import CLOCK, BatchClock, Handover, PartitionReport, report_of
 from keyfold.keyed.execution.failing_event import AskedError, NoResponses, described_event, failing_event
-from keyfold.keyed.execution.handover import Handover
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import counts_by_input
 from keyfold.keyed.job.lookups import planned_lookups

@@ -15,9 +15,8 @@ from keyfold.errors import Damaged, InvalidData
 from keyfold.journal import Journal
 from keyfold.journal.records import Done
 from keyfold.keyed.calling.slots import partition_labels, slots_of
-from keyfold.keyed.execution.blobs import CLOCK, BatchClock, blobs, cut_rows, partition_numbers
+from keyfold.keyed.execution.blobs import CLOCK, BatchClock, Handover, blobs, cut_rows, partition_numbers
 from keyfold.keyed.execution.failing_event import described_row, failing_event
-from keyfold.keyed.execution.handover import Handover
 from keyfold.keyed.generation.batch_records import KeyedPlan
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import tagged

@@ -15,8 +15,7 @@ from keyfold.errors import IncompatibleState
 from keyfold.keyed.calling.slots import SLOT, Slots, key_groups_of, partition_labels, slots_of
 from keyfold.keyed.calling.step_call import count
 from keyfold.keyed.execution.batches import Tasks
-from keyfold.keyed.execution.blobs import blobs, cut_rows, partition_numbers, report_of
-from keyfold.keyed.execution.handover import Handover
+from keyfold.keyed.execution.blobs import Handover, blobs, cut_rows, partition_numbers, report_of
 from keyfold.keyed.execution.operator import Emitted, PartitionResult
 from keyfold.keyed.execution.work import work_on_partitions
 from keyfold.keyed.generation.batch_records import KeyedPlan

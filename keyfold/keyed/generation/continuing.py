@@ -3,6 +3,8 @@
 HOME/jobs/<job>/<generation>/code.json   the code of the last run, where it is not that which the generation was created with
 """
 
+from collections.abc import Mapping
+
 from deltalake import DeltaTable
 from pydantic import ValidationError
 
@@ -10,8 +12,8 @@ from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.journal.records import Record
 from keyfold.keyed.generation.batch_records import KeyedDone
-from keyfold.keyed.generation.declaration import FunctionCode, declaration_of
-from keyfold.keyed.generation.declaration_changes import Difference, code_differences, differences, like_recorded
+from keyfold.keyed.generation.declaration import FunctionCode
+from keyfold.keyed.generation.declaration_changes import Difference, code_differences, compare
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import read_json, write_json
@@ -34,26 +36,31 @@ class CodeRecord(Record):
     change: str = ""
 
 
-def check_generation(generation: Generation, job: KeyedJob) -> None:
+def check_generation(generation: Generation, job: KeyedJob) -> Mapping[str, FunctionCode]:
     """Check that a job can continue a generation: it may differ in the code of its functions, and in what is free.
+
+    Returns:
+        The code of its functions, by label, for `record_code`.
 
     Raises:
         IncompatibleState: a setting differs; says what changed, and the remedy.
     """
-    changed = [one for one in differences(generation.record, job) if not _may_differ(one, job)]
+    comparison = compare(generation.record, job)
+    changed = [difference for difference in comparison.settings if not _may_differ(difference, job)]
     if changed:
         raise IncompatibleState(
             f"job {job.name} is declared otherwise than {generation.name} was created with: {'; '.join(map(str, changed))}. Set it "
             f"back; or ask what it takes (`keyfold plan {job.name}`): to move the state, or to try it on history and read all "
             "events again with --full-refresh"
         )
+    return comparison.code
 
 
 def _may_differ(difference: Difference, job: KeyedJob) -> bool:
     if difference.section == "parameters":
         # Also where it was not free when the generation was created.
         return difference.path[0] in job.free_parameters
-    return difference.is_code or difference.is_free
+    return difference.is_free
 
 
 def agreeing_tables(generation: Generation, where: str, remedy: str) -> tuple[dict[str, DeltaTable], bool]:
@@ -106,17 +113,16 @@ def code_of_generation(generation: Generation) -> CodeRecord:
         raise DamagedError(f"{file} is damaged; remove it: the next run writes it again") from None
 
 
-def record_code(generation: Generation, job: KeyedJob) -> str:
+def record_code(generation: Generation, code: Mapping[str, FunctionCode]) -> str:
     """Record the code of a run, if it is not that of the last one; returns what changed from the next batch on, empty for nothing.
 
     The caller must hold the job's lock.
     """
     done, last = generation.journal.last_done(), code_of_generation(generation)
     following = done.batch + 1 if done else 0
-    now = declaration_of(like_recorded(generation.record, job)).code
-    changed = code_differences(last.code, now)
+    changed = code_differences(last.code, code)
     if changed:
-        last = CodeRecord(since=following, code=now, change="; ".join(map(str, changed)))
+        last = CodeRecord(since=following, code=dict(code), change="; ".join(map(str, changed)))
         write_json(generation.folder / _CODE, last.model_dump(mode="json"))
     # A run that was killed before its first batch has recorded the same.
     return last.change if last.since == following else ""

@@ -74,26 +74,27 @@ def like_recorded(record: GenerationRecord, job: KeyedJob) -> KeyedJob:
         return job
 
 
-def differences(
-    record: GenerationRecord, job: KeyedJob, code: Mapping[str, FunctionCode] | None = None
-) -> list[Difference]:
-    """Return what a job declares otherwise than a generation was created with.
+@dataclass(frozen=True)
+class Comparison:
+    """A job beside the record of a generation.
 
-    Args:
-        record: the record of the generation.
-        job: the job.
-        code: the code of the generation's last run; by default that which it was created with.
+    Attributes:
+        settings: what the job declares otherwise than the generation was created with, but for the code of its functions.
+        code: the code of its functions now, with the generation's parameters, by label (`code_differences`).
     """
+
+    settings: tuple[Difference, ...]
+    code: Mapping[str, FunctionCode]
+
+
+def compare(record: GenerationRecord, job: KeyedJob) -> Comparison:
+    """Compare what a job declares with the record of a generation."""
     then, now = record.declaration, declaration_of(job)
     like = like_recorded(record, job)
     # What an author gives may follow from parameters, of which each is a change of its own. What is stored counts as it will be.
-    given = now if like is job else declaration_of(like)
-    return [
-        *_arguments(then, given, like),
-        *_stored(then, now),
-        *_parameters(record, job),
-        *code_differences(then.code if code is None else code, given.code),
-    ]
+    now_like = now if like is job else declaration_of(like)
+    settings = (*_arguments(then, now_like, like), *_stored(then, now), *_parameters(record, job))
+    return Comparison(settings, now_like.code)
 
 
 def _arguments(then: Declaration, now: Declaration, job: KeyedJob) -> Iterator[Difference]:

@@ -9,7 +9,7 @@ import polars as pl
 from keyfold.errors import IncompatibleState
 from keyfold.keyed.forms.form_text import text_of
 from keyfold.keyed.generation.continuing import code_of_generation
-from keyfold.keyed.generation.declaration_changes import Difference, differences
+from keyfold.keyed.generation.declaration_changes import Difference, code_differences, compare
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
@@ -64,8 +64,9 @@ class Change:
 
 def changes_to(job: KeyedJob, generation: Generation) -> tuple[Change, ...]:
     """Return what a job declares otherwise than its generation was created with, and what each change requires."""
-    code = code_of_generation(generation).code
-    return tuple(_change(one, job, generation) for one in differences(generation.record, job, code))
+    comparison = compare(generation.record, job)
+    code = code_differences(code_of_generation(generation).code, comparison.code)
+    return tuple(_change(difference, job, generation) for difference in (*comparison.settings, *code))
 
 
 def verdict_of(changes: tuple[Change, ...]) -> Verdict:

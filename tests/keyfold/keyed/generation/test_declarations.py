@@ -22,7 +22,7 @@ from keyfold import (
 )
 from keyfold.keyed.generation.continuing import check_generation
 from keyfold.keyed.generation.declaration import declaration_of
-from keyfold.keyed.generation.declaration_changes import differences
+from keyfold.keyed.generation.declaration_changes import code_differences, compare
 from keyfold.keyed.generation.generation_record import GenerationRecord
 from keyfold.keyed.generation.generations import Generation
 from keyfold.operators import Held, Pattern, alert, count, last_n, max, min, pattern, sum, windows
@@ -56,7 +56,9 @@ def generation(tmp_path):
 
 
 def differing(one: KeyedJob, other: KeyedJob) -> list[str]:
-    return [str(difference) for difference in differences(record_of(one), other)]
+    record = record_of(one)
+    comparison = compare(record, other)
+    return [*map(str, (*comparison.settings, *code_differences(record.declaration.code, comparison.code)))]
 
 
 @pytest.mark.parametrize("declared", DECLARED, ids=lambda declared: declared.name)

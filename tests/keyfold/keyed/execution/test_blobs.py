@@ -4,7 +4,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from keyfold.keyed.execution import batches
-from keyfold.keyed.execution.handover import Encoded, InMemory, handover_for
+from keyfold.keyed.execution.blobs import Encoded, InMemory, handover_for
 from keyfold.keyed.job_run import RunOptions
 from keyfold.runners.local_runner import LocalRunner
 from tests.keyfold.keyed.toy_jobs import clicks, notes, totals, windows

@@ -7,8 +7,8 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.execution import settled as module
-from keyfold.keyed.execution.settled import Settled, settled
+from keyfold.keyed.execution import consistent_snapshot as module
+from keyfold.keyed.execution.consistent_snapshot import ConsistentSnapshot, consistent_snapshot
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job_run import run_continuously
 from keyfold.lakehouse import exclusive
@@ -29,20 +29,20 @@ def done(lake, lakehouse):
     return live_generation(lakehouse, JOB.name)
 
 
-def found_in(lakehouse, generation) -> Settled:
-    found = settled(lakehouse, JOB, generation)
-    assert found is not None
-    return found
+def snapshot_of(lakehouse, generation) -> ConsistentSnapshot:
+    snapshot = consistent_snapshot(lakehouse, JOB, generation)
+    assert snapshot is not None
+    return snapshot
 
 
 def test_before_the_first_batch_there_is_none(lakehouse):
-    assert settled(lakehouse, JOB, put_generation(lakehouse, JOB.name)) is None
+    assert consistent_snapshot(lakehouse, JOB, put_generation(lakehouse, JOB.name)) is None
 
 
 def test_a_run_that_was_cut_off_is_refused_at_once(lakehouse, done):
     done.journal.write_plans([plan_of(1, "events.clicks", 1)])
     with pytest.raises(KeyfoldError, match="its last run was cut off"):
-        settled(lakehouse, JOB, done)
+        consistent_snapshot(lakehouse, JOB, done)
 
 
 def test_commits_that_are_being_made_and_slices_that_follow_are_waited_for(lakehouse, done, monkeypatch):
@@ -53,7 +53,7 @@ def test_commits_that_are_being_made_and_slices_that_follow_are_waited_for(lakeh
     )
     put_done(done, 1)
     with exclusive(lakehouse.job(JOB.name), "a run"), pytest.raises(KeyfoldError, match="cut off"):
-        settled(lakehouse, JOB, done)
+        consistent_snapshot(lakehouse, JOB, done)
 
 
 def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, done):
@@ -70,14 +70,14 @@ def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, do
             batch = 0
             while batch < number:
                 assert running.is_alive()
-                found = found_in(lakehouse, done)
-                batch, looks = found.done.batch, looks + 1
+                snapshot = snapshot_of(lakehouse, done)
+                batch, looks = snapshot.done.batch, looks + 1
                 rows = {
                     name: DeltaTable(str(done.table(name)), version=version).count()
-                    for name, version in found.versions.items()
+                    for name, version in snapshot.versions.items()
                 }
-                assert rows == found.done.total_rows
-                assert open_events(done, batch) == found.done.open_events
+                assert rows == snapshot.done.total_rows
+                assert open_events(done, batch) == snapshot.done.open_events
     finally:
         stop.set()
         running.join(60)

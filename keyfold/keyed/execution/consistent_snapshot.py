@@ -21,7 +21,7 @@ _LOOK = 0.02
 
 
 @dataclass(frozen=True)
-class Settled:
+class ConsistentSnapshot:
     """The newest batch that is committed in journal and tables.
 
     Attributes:
@@ -33,8 +33,8 @@ class Settled:
     versions: Mapping[str, int]
 
 
-def settled(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> Settled | None:
-    """Return the newest settled batch; None before the first batch.
+def consistent_snapshot(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> ConsistentSnapshot | None:
+    """Return the newest consistent snapshot; None before the first batch.
 
     Raises:
         KeyfoldError: the last run was interrupted, or a running one finished no batch within `PATIENCE`.
@@ -53,7 +53,7 @@ def settled(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> Sett
             newest = generation.journal.last_done()
             has_all = has_taken_all(generation.journal, tables, generation.identity)
             if newest is not None and newest.batch == done.batch and has_all:
-                return Settled(done, versions)
+                return ConsistentSnapshot(done, versions)
         # Without a running process, waiting does not help.
         if not goes_on or time.monotonic() > until:
             raise KeyfoldError(f"job {job.name}: its last run was cut off; run it again before counting its events")
