@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from benchmarks.nexmark.streams import BID, BIDS, TIME, of_bid, required, text, whole
 from keyfold import Clock, KeyedJob, State, Step, Upsert
-from keyfold.operators import count, last_rows, max, min, sum, top_rows, totals
+from keyfold.operators import Highest, Last, count, max, min, rows, sum, totals
 
 _PRICE = pl.col("price")
 _RANKS = {
@@ -76,6 +76,6 @@ _Q17 = totals(
     then={"average": pl.col("total") / pl.col("bids")},
     output=pa.schema([*whole("auction"), _DAY, *whole(*_SUMS, "bids"), required("average", pa.float64())]),
 )
-_Q18 = last_rows("q18", BIDS, key=("bidder", "auction"))
-_Q19 = top_rows("q19", BIDS, n=10, highest="price", ties=(TIME, "bidder"), key="auction")
+_Q18 = rows("q18", BIDS, keep=Last(), key=("bidder", "auction"))
+_Q19 = rows("q19", BIDS, keep=Highest("price", n=10, ties=(TIME, "bidder")), key="auction")
 JOBS = {15: (_Q15,), 16: (_Q16,), 17: (_Q17,), 18: (_Q18,), 19: (_Q19,)}

@@ -119,8 +119,8 @@ class KeyedJob(_Described):
 
     stream: str = Field(description="Path of the stream's component below defs, or module:NAME of one in Python.")
     operator: Literal[
-        "alert", "as_of_join", "first_rows", "interval_join", "last_n", "last_rows", "lookup_join", "pattern", "running", "sessions",
-        "top_rows", "totals", "window_join", "windows",
+        "alert", "as_of_join", "interval_join", "last_n", "lookup_join", "pattern", "rows", "running", "sessions", "totals",
+        "window_join", "windows",
     ]  # fmt: skip
     key: list[str] | str = Field("", description="Columns of the key; none for operators that take no key.")
     aggregates: dict[str, str] = Field(

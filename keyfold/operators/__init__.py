@@ -5,7 +5,7 @@
 | `windows` | a row per window of event time, or the highest groups of each |
 | `sessions` | a row per session: up to a silence, until an event, or while a condition holds |
 | `running`, `last_n` | a row per event: aggregates of all events of the key up to it, or of its last n |
-| `totals`, `top_rows`, `first_rows`, `last_rows` | the totals, the highest rows, the first or the last row of each key |
+| `totals`, `rows` | the totals of each key, or its first row, its last, or its highest |
 | `alert`, `pattern` | a row when a condition begins or ends, or for each match of a pattern |
 | `buffer` | what a function makes of the events of a key, many at a time |
 | `as_of_join`, `interval_join`, `lookup_join`, `window_join` | rows of two inputs that belong together |
@@ -40,9 +40,9 @@ from keyfold.operators.aggregation.aggregates import (
     sum,
     sum_of_decreases,
 )
-from keyfold.operators.aggregation.chosen_rows import last_rows, top_rows
-from keyfold.operators.aggregation.first_rows import first_rows
+from keyfold.operators.aggregation.chosen_rows import rows
 from keyfold.operators.aggregation.last_n import last_n
+from keyfold.operators.aggregation.row_choice import First, Highest, Last
 from keyfold.operators.aggregation.running_aggregates import running
 from keyfold.operators.aggregation.running_totals import totals
 from keyfold.operators.aggregation.session_ends import Until, While
@@ -60,9 +60,9 @@ from keyfold.operators.patterns.pattern import pattern
 from keyfold.operators.patterns.vocabulary import Next, Pattern, Then, Without
 
 __all__ = [
-    "BATCH", "WINDOW_END", "WINDOW_START", "Aggregate", "Calendar", "Held", "Lateness", "Listed", "Next", "Pattern",
-    "Then", "TimeZone", "Top", "Until", "While", "Without", "alert", "as_of_join", "buffer", "collect", "count",
-    "count_distinct", "distinct", "divided", "first", "first_rows", "interval_join", "last", "last_n", "last_rows",
-    "lookup_join", "max", "mean", "min", "over_pairs", "pattern", "quantile", "running", "sessions", "sum",
-    "sum_of_decreases", "top_rows", "totals", "window_join", "windows",
+    "BATCH", "WINDOW_END", "WINDOW_START", "Aggregate", "Calendar", "First", "Held", "Highest", "Last", "Lateness",
+    "Listed", "Next", "Pattern", "Then", "TimeZone", "Top", "Until", "While", "Without", "alert", "as_of_join",
+    "buffer", "collect", "count", "count_distinct", "distinct", "divided", "first", "interval_join", "last", "last_n",
+    "lookup_join", "max", "mean", "min", "over_pairs", "pattern", "quantile", "rows", "running", "sessions", "sum",
+    "sum_of_decreases", "totals", "window_join", "windows",
 ]  # fmt: skip

@@ -12,16 +12,17 @@ import polars as pl
 import keyfold
 from keyfold import Input, Rule, Stream
 from keyfold.operators import (
+    First,
+    Highest,
+    Last,
     Lateness,
     Pattern,
     count,
-    first_rows,
     interval_join,
-    last_rows,
     pattern,
+    rows,
     running,
     sessions,
-    top_rows,
     totals,
     windows,
 )
@@ -71,9 +72,9 @@ JOBS = {
         UPSERTED,
         sessions("visits", IN_TIME, COUNTED, key="user", gap="90m"),
         running("so_far", IN_TIME, {"number": count(), "paid": sum_of("cents")}, key="user"),
-        last_rows("latest", IN_TIME, key="user"),
-        first_rows("earliest", IN_TIME, key="user"),
-        top_rows("dearest", IN_TIME, n=2, highest="cents", key="user"),
+        rows("latest", IN_TIME, keep=Last(), key="user"),
+        rows("earliest", IN_TIME, keep=First(), key="user"),
+        rows("dearest", IN_TIME, keep=Highest("cents", n=2), key="user"),
         pattern("rises", IN_TIME, {"rise": Pattern(LOW_HIGH, within="2h")}, key="user", keep=["id"]),
         interval_join("pairs", ("cheap", CHEAP), ("dear", DEAR), "user", earliest=-HALF_AN_HOUR, latest=HALF_AN_HOUR),
         totals("of_hours", Input(HOURS.table(), at="window_end"), {"clicks": sum_of("clicks")}, key="user"),
@@ -159,8 +160,8 @@ def _counted(rows: Iterable[tuple[datetime, int, int]]) -> tuple[int, int]:
 
 def _by_start(users: Mapping[str, Rows], starts: Callable[[datetime], list[datetime]]) -> Rows:
     of_window = defaultdict(list)
-    for user, rows in users.items():
-        for row in rows:
+    for user, of_user in users.items():
+        for row in of_user:
             for start in starts(row[0]):
                 of_window[user, start].append(row)
     return [(*window, *_counted(rows)) for window, rows in of_window.items()]

@@ -14,7 +14,10 @@ from keyfold import STEP_DECIDES, Append, Input, KeyedJob, Lakehouse, Lookup, St
 from keyfold.errors import Misconfigured
 from keyfold.operators import (
     Calendar,
+    First,
     Held,
+    Highest,
+    Last,
     Lateness,
     Pattern,
     Top,
@@ -27,8 +30,8 @@ from keyfold.operators import (
     lookup_join,
     pattern,
     quantile,
+    rows,
     sessions,
-    top_rows,
     windows,
 )
 from keyfold.operators import max as greatest
@@ -72,6 +75,7 @@ UNTYPED_CONDITION: Any = "cents < 0"
 NEVER: Any = "never"
 UNTYPED_JOB: Any = "visits"
 UNTYPED_HOW: Any = "outer"
+UNTYPED_HOW_TO_KEEP: Any = "last"
 UNTYPED_PERIOD: Any = "moth"
 UNTYPED_KEY: Any = pl.col("user")
 FAULTS: dict[str, Callable[[], Any]] = {
@@ -201,8 +205,14 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "highest is 'paid'; it must be an aggregate": lambda: windows(
         "j", CLICKS, COUNTED, length="1h", by="user", top=Top(n=1, highest="paid")
     ),
-    "ties: there is no column cent; did you mean cents": lambda: top_rows(
-        "j", CLICKS, n=1, highest="at", ties="cent", key="user"
+    "keep: there is no column cent; did you mean cents": lambda: rows(
+        "j", CLICKS, keep=Highest("at", ties="cent"), key="user"
+    ),
+    "highest: n is 0; it must be 1 or more": lambda: Highest("at", n=0),
+    "first: expires is '0s': it must be longer than nothing": lambda: First(expires="0s"),
+    "last: expires is 'soon': write a number": lambda: Last(expires="soon"),
+    r"job j: keep is 'last'; it must be First\(\), Last\(\) or": lambda: rows(
+        "j", CLICKS, keep=UNTYPED_HOW_TO_KEEP, key="user"
     ),
     "input clicks: at: there is no column seen": lambda: per_hour(Input(CLICKS, "seen")),
     "input clicks: at is seen_at, which may be NULL": lambda: per_hour(Input(SEEN, "seen_at")),

@@ -1,247 +1,192 @@
-"""Make jobs that keep the top rows or the last row of each key."""
+"""Make jobs that keep rows of each key: the first, the last, or those with the highest values."""
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import Input, Source, as_input
+from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import DEADLINE, Clock, Step, StepFunction
+from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable, Upsert
-from keyfold.operators.aggregation.aggregates import COUNTED
 from keyfold.operators.aggregation.combined_rows import counting_job, number_of_events
-from keyfold.operators.aggregation.cutting import cut_lifetimes, expiry_of
-from keyfold.operators.ordering import in_order
+from keyfold.operators.aggregation.row_choice import IS_NEW, Choice, Columns, First, Highest, Last
 from keyfold.operators.signatures import operator
-from keyfold.operators.stepping import tie_columns
-from keyfold.schemas import field_of, names_of
+from keyfold.operators.stepping import optional, step_job, tie_columns
+from keyfold.schemas import field_of, names_of, require
 from keyfold.stream import TIMESTAMP
 
 RANK = "rank"
 """Output column: the rank of a row within its key, from 1."""
 
+_IS_LATEST = "#latest"
+
 
 @operator()
-def top_rows(
+def rows(
     name: str,
     source: Source,
     *,
-    n: int,
-    highest: str,
-    ties: str | Sequence[str] = (),
+    keep: First | Last | Highest,
     key: str | Sequence[str],
-    counted: str = COUNTED,
+    counted: str = "",
     changes: bool = False,
     **settings: Any,
 ) -> KeyedJob:
-    """Make a job that keeps the `n` rows with the highest values of each key, and upserts a row when its rank changes.
+    """Make a job that keeps rows of each key: the first, the last, or those with the highest values.
 
-    The table has the columns of the events and `rank`; key and `rank` are unique. Keys never close, so no event is late. Each
-    partition drops all but its highest rows before the shuffle.
+    | `keep` | the table | events are late |
+    |---|---|---|
+    | `First()` | rows are appended when the watermark has passed them; none is taken back | behind the watermark, unless they repeat a row that has been written and has not expired |
+    | `Last()` | one row per key, upserted when a later one arrives: the stream without duplicates of its key | with `expires`, as much behind the watermark, so that no older row replaces a newer one; else none |
+    | `Highest("points", n=3)` | the rows with their `rank`; key and `rank` are unique; upserted when a rank changes | none |
+
+    - **Order**: event time, ties by all other columns. Neither arrival nor batch boundaries change a row of `First`, or the last
+      version of another.
+    - **`expires`**: without it, keys never close. With it, the table `<name>_duplicates` of `First` has the number of events that
+      repeat a row, if any do, once it has expired. The table `<name>_expired` of `Last` has the number of events of a key that
+      left state. How many such rows a key has depends on the batches, and their sum does not.
+    - **State**: the rows, with the number of events that each stands for; of `First` their key and time, and the waiting events.
+      `Highest`, and `Last` that never expires, drop all other rows before the shuffle.
 
     Args:
         name: the job's name.
         source: the stream, or its `Input`, whose columns the table has.
-        n: number of rows per key.
-        highest: the column that ranks rows; never NULL.
-        ties: columns that rank rows with equal values, ascending; the remaining columns follow.
-        key: the key columns.
-        counted: the column of events and state with the number of events of a key.
-        changes: whether what changes is written to `changes.<name>`, for other jobs (`KeyedJob.changes`).
+        keep: which rows are kept.
+        key: the key columns, such as an order's number.
+        counted: the column of state with the number of events; by default `n_duplicates` of `First`, else `n_events`.
+        changes: whether what changes is written to `changes.<name>`, for other jobs (`KeyedJob.changes`); not of `First`.
         settings: other arguments of `KeyedJob`.
 
     Raises:
-        Misconfigured: `n` is less than 1, or `highest` may be NULL.
+        Misconfigured: the column of `Highest` may be NULL, or events have no such column; or `changes` are of `First`.
 
     Example:
         >>> from datetime import UTC, datetime, timedelta
         >>> from keyfold import Input, Stream, TestHarness
         >>> fields = ("game", pa.string()), ("at", pa.timestamp("us", "UTC")), ("score", pa.int64())
-        >>> score = pa.schema([pa.field(one, kind, nullable=False) for one, kind in fields])
-        >>> job = top_rows(
-        ...     "best_scores", Input(Stream("scores", score, event_time="at"), columns=score), n=2, highest="score", key="game",
-        ... )
-        >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
-        >>> played = pl.DataFrame({"game": ["go"] * 3, "at": [noon] * 3, "score": [7, 9, 8]})
-        >>> harness.batch(played).tables["best_scores"].select("score", "rank").rows()
+        >>> score = pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields])
+        >>> scores, noon = Input(Stream("scores", score, event_time="at"), columns=score), datetime(2026, 1, 31, 12, tzinfo=UTC)
+        >>> played = {"game": ["go"] * 3, "at": [noon, noon + timedelta(hours=1), noon], "score": [7, 8, 9]}
+        >>> for keep in First(), Last(), Highest("score", n=2):
+        ...     job = rows("chosen_scores", scores, keep=keep, key="game")
+        ...     print(TestHarness(job).batch(pl.DataFrame(played)).tables["chosen_scores"].drop("game", "at").rows())
+        [(7,)]
+        [(8,)]
         [(9, 1), (8, 2)]
     """
-    if n < 1:
-        raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
+    require(f"job {name}: keep", keep, Choice, "First(), Last() or Highest('points')")
     source, key = as_input(source), names_of(key)
-    events = source.schema
-    if highest not in events.names or events.field(highest).nullable:
+    events, event_time, counted = source.schema, source.event_time, counted or keep.counted
+    if isinstance(keep, Highest):
+        for ranking in (keep.column, *keep.ties):
+            field_of(f"job {name}: keep", ranking, events)
+        if events.field(keep.column).nullable:
+            raise Misconfigured(
+                f"job {name}: keep: {keep.column} may be NULL, and has no rank then; it must be a column of events that is never "
+                "NULL (nullable=False)"
+            )
+    if changes and isinstance(keep, First):
         raise Misconfigured(
-            f"job {name}: highest is {highest}; it must be a column of events that is never NULL (nullable=False)"
+            f"job {name}: changes are of rows that are written again, which first rows are not: leave it out"
         )
-    ties = names_of(ties)
-    for one in ties:
-        field_of(f"job {name}: ties", one, events)
-    by, others = list(key), [one for one in events.names if one not in (*key, highest, *ties)]
-    order = [*key, highest, *ties, *others]
-    descending = [one == highest for one in order]
-
-    def top(rows: pl.DataFrame) -> pl.DataFrame:
-        ordered = rows[rows.select(pl.arg_sort_by(order, descending=descending)).to_series()]
-        rank = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over(by)
-        ranked = ordered.with_columns(rank.alias(RANK), pl.col(counted).sum().over(by))
-        # The first row has the number of events of all rows of the key, also of those that are dropped here.
-        first = pl.when(pl.col(RANK) == 1).then(counted).otherwise(0).alias(counted)
-        return ranked.filter(pl.col(RANK) <= n).with_columns(first)
-
-    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        kept = top(pl.concat([state.drop(RANK), events], how="diagonal"))
-        # By value: a row may move to a rank where the table has an equal row.
-        changed = kept.join(state, on=output.names, how="anti", nulls_equal=True, maintain_order="left")
-        return Step(state=kept.select(state.columns), output=changed.select(output.names))
-
-    output = events.append(
-        column(RANK, pa.int64(), "Place among the rows of the key, from 1", lineage=(highest,), nullable=False)
-    )
-    return _kept(
-        name,
-        source,
-        key,
-        counted,
-        output,
-        (*key, RANK),
-        step,
-        lambda rows: top(rows).drop(RANK),
-        settings,
-        changes=changes,
-    )
-
-
-@operator()
-def last_rows(
-    name: str,
-    source: Source,
-    *,
-    key: str | Sequence[str],
-    expires: timedelta | str | None = None,
-    counted: str = COUNTED,
-    changes: bool = False,
-    **settings: Any,
-) -> KeyedJob:
-    """Make a job that keeps the last row of each key by event time, and upserts it when a later one arrives.
-
-    The job also de-duplicates a stream by its key. State is one row per key.
-
-    - **Without `expires`**, keys never close, so no event is late.
-    - **With `expires`**, a key that was silent for longer leaves state. The table keeps its row, and `<name>_expired` gets a row
-      with the number of its events; how many such rows a key has depends on the batches, and their sum does not. An event is
-      late if it is that much behind the watermark, so that no older row replaces a newer one.
-
-    Args:
-        name: the job's name.
-        source: the stream, or its `Input`, whose columns the table has.
-        key: the key columns.
-        expires: silence in event time after which a key leaves state; by default never.
-        counted: the column of events and state with the number of events that a row stands for.
-        changes: whether what changes is written to `changes.<name>`, for other jobs (`KeyedJob.changes`).
-        settings: other arguments of `KeyedJob`.
-
-    Raises:
-        Misconfigured: `expires` is not positive.
-
-    Example:
-        >>> from datetime import UTC, datetime, timedelta
-        >>> from keyfold import Input, Stream, TestHarness
-        >>> user = pa.field("user", pa.string(), nullable=False)
-        >>> seen = pa.schema([user, ("at", pa.timestamp("us", "UTC")), ("place", pa.string())])
-        >>> job = last_rows(
-        ...     "places", Input(Stream("seen", seen, event_time="at"), columns=seen), key="user",
-        ... )
-        >>> harness, noon = TestHarness(job), datetime(2026, 1, 31, 12, tzinfo=UTC)
-        >>> came = {"user": ["ann"] * 2, "at": [noon + timedelta(hours=1), noon], "place": ["Rome", "Bern"]}
-        >>> harness.batch(pl.DataFrame(came)).tables["places"]["place"].to_list()
-        ['Rome']
-    """
-    source, key = as_input(source), names_of(key)
-    events, event_time = source.schema, source.event_time
-    columns, expiry = events.names, expiry_of(name, expires)
-    others = tie_columns(events, key, event_time)
-    until = pl.col(event_time) + (timedelta(0) if expiry is None else expiry.after)
-
-    def last(rows: pl.DataFrame) -> pl.DataFrame:
-        """Return the last row of each lifetime of a key; `#newest` is the key's last."""
-        ordered = in_order(rows, key, event_time, others)
-        never = pl.Series([None], dtype=pl.Datetime("us", "UTC")).new_from_index(0, ordered.starts.size)
-        lifetimes = cut_lifetimes(ordered, event_time, never, expiry)
-        # Differences of one running sum give the number of events of each key without a group-by.
-        lasts = lifetimes.ordered.lasts
-        upto = ordered.events[counted].cum_sum().gather(lasts)
-        number = (upto - upto.shift(fill_value=0)).alias(counted)
-        return ordered.events[lasts].with_columns(number, pl.Series("#newest", lifetimes.is_latest))
-
-    def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        late = None
-        if expiry is not None:
-            is_late = until <= clock.previous_watermark
-            late, events = events.filter(is_late), events.filter(~is_late)
-        known = state.with_columns(pl.lit(value=True).alias("#known"))
-        rows = last(pl.concat([known, events], how="diagonal"))
-        # If the last row comes from state, it is in the table already.
-        changed = rows.filter(pl.col("#known").is_null() & pl.col("#newest")).select(columns)
-        if expiry is None:
-            return Step(state=rows.select(state.columns), output=changed)
-        rows = rows.with_columns(until.alias(DEADLINE))
-        stays = pl.col("#newest") & (pl.col(DEADLINE) > clock.watermark)
-        ended = rows.filter(~stays).select(expired.schema.names)
-        return Step(
-            state=rows.filter(stays).select(state.columns), output=changed, late=late, side={expired.name: ended}
-        )
-
-    number = number_of_events(counted, event_time)
-    expired = Append(
-        pa.schema([*map(events.field, (*key, event_time)), number]),
-        name=f"{name}_expired",
-        events=pl.col(counted).sum(),
-    )
-    combine = (lambda rows: last(rows).drop("#newest")) if expiry is None else None
-    more = {} if expiry is None else {"expired": expired}
-    return _kept(name, source, key, counted, events, key, step, combine, settings, changes=changes, **more)
-
-
-def _kept(
-    name: str,
-    source: Input,
-    key: tuple[str, ...],
-    counted: str,
-    output: pa.Schema,
-    output_key: tuple[str, ...],
-    step: StepFunction,
-    combine: Callable[[pl.DataFrame], pl.DataFrame] | None,
-    settings: Mapping[str, Any],
-    *,
-    changes: bool,
-    expired: OutputTable | None = None,
-) -> KeyedJob:
-    """Make a job that drops keys to `expired` only; one row of each key has the number of events of all its rows."""
-    number = number_of_events(counted, source.event_time)
-    kept = [number] if expired is None else [number, pa.field(DEADLINE, TIMESTAMP)]
     # A column of the key is never NULL where the condition leaves out such events.
-    output = pa.schema([one.with_nullable(source.may_lack(one)) if one.name in key else one for one in output])
+    table = pa.schema([field.with_nullable(source.may_lack(field)) if field.name in key else field for field in events])
+    if isinstance(keep, Highest):
+        meaning = "Place among the rows of the key, from 1"
+        table = table.append(column(RANK, pa.int64(), meaning, lineage=(keep.column,), nullable=False))
+    own = [table.field(field) for field in (*key, event_time)]
+    number = number_of_events(counted, event_time)
+    ended = Append(pa.schema([*own, number]), name=f"{name}_{keep.ended}", events=pl.col(counted).sum())
+    has_deadline = keep.waits or keep.expires is not None
+    state = [*own, *optional(events, (*key, event_time))] if keep.waits else [*table]
+    state = pa.schema([*state, number, *([pa.field(DEADLINE, TIMESTAMP)] if has_deadline else [])])
+    columns = Columns(key, event_time, tie_columns(events, key, event_time))
+    step = _Rows(keep, columns, table.names, counted, state.names, ended)
+    # State keeps the number of all events of its keys, so the conservation check must not count them in an upsert table too.
+    upserted = (*key, RANK) if isinstance(keep, Highest) else key
+    main = Append(table) if keep.waits else Upsert(table, upserted, events=pl.lit(0), changes=changes)
+    tables = [main] if keep.expires is None else [main, ended]
+    kept = State(state, events=pl.col(counted).sum(), one_per_key=~step.waits if keep.waits else None)
+    if has_deadline:
+        return step_job(name, source, key, kept, step.step, tables, settings)
     return counting_job(
-        name,
-        source,
-        counted,
-        derive={counted: pl.lit(1, pl.Int64)},
-        columns=source.schema.append(number),
-        combine=combine,
-        key=key,
-        state=State(pa.schema([*output, *kept]), events=pl.col(counted).sum()),
-        step=step,
-        # State keeps the number of all events of its keys, so the conservation check must not count them in the table too.
-        tables=[
-            Upsert(output, output_key, events=pl.lit(0), changes=changes),
-            *([] if expired is None else [expired]),
-        ],
-        settings=settings,
-    )
+        name, source, counted, derive={counted: pl.lit(1, pl.Int64)}, columns=events.append(number),
+        combine=step.combine, key=key, state=kept, step=step.step, tables=tables, settings=settings,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The step of `rows`. A row of state is one that is kept, with the number of its events; or of `First` a waiting event.
+
+    A waiting event is due at its time. The number of events of a row of `First` leaves out the one that was written.
+    """
+
+    keep: Choice
+    columns: Columns
+    table: list[str]
+    counted: str
+    state: list[str]
+    ended: OutputTable
+
+    @property
+    def waits(self) -> pl.Expr:
+        """Whether a row of state is a waiting event; never NULL."""
+        return pl.col(DEADLINE).eq_missing(pl.col(self.columns.event_time))
+
+    def combine(self, events: pl.DataFrame) -> pl.DataFrame:
+        """Keep rows of some events, before the shuffle."""
+        return self._kept(events.with_columns(pl.lit(value=True).alias(IS_NEW))).select(events.columns)
+
+    def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
+        """Keep rows of those of state and of a batch."""
+        keep, time, late = self.keep, pl.col(self.columns.event_time), None
+        state = state.with_columns((self.waits if keep.waits else pl.lit(value=False)).alias(IS_NEW))
+        if (is_late := keep.are_late(state, events, self.columns, clock)) is not None:
+            late, events = events.filter(is_late), events.filter(~is_late)
+        came = [pl.lit(value=True).alias(IS_NEW), *([time.alias(DEADLINE)] if keep.waits else [])]
+        came += [] if self.counted in events.columns else [pl.lit(1, pl.Int64).alias(self.counted)]
+        both = pl.concat([state, events.with_columns(came)], how="diagonal")
+        is_ahead = pl.col(IS_NEW) & (time > clock.watermark) if keep.waits else pl.lit(value=False)
+        kept = self._kept(both.filter(~is_ahead))
+        until = pl.lit(None, pl.Datetime("us", "UTC")) if keep.expires is None else time + keep.expires
+        kept = kept.with_columns(until.alias(DEADLINE))
+        stays, side = (pl.col(DEADLINE) > clock.watermark).fill_null(value=True), dict[str, pl.DataFrame]()
+        if not isinstance(keep, Highest):
+            stays = pl.col(_IS_LATEST) & stays
+        if keep.expires is not None:
+            ended = kept.filter(~stays, pl.col(self.counted) > 0)
+            side[self.ended.name] = ended.select(self.ended.schema.names)
+        # Of a row that is written once, state has the key and the time.
+        remembered = [*self.ended.schema.names, DEADLINE] if keep.waits else self.state
+        remains = [both.clear(), both.filter(is_ahead), kept.filter(stays).select(remembered)]
+        rows = pl.concat(remains, how="diagonal").select(self.state)
+        return Step(state=rows, output=self._written(kept, state), late=late, side=side)
+
+    def _kept(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the row of each span of rows, with the number of its events, and its rank."""
+        ordered, starts = spans = self.keep.spans(rows, self.columns)
+        counts = ordered.events[self.counted].to_numpy()
+        kept = ordered.events[spans.lasts if isinstance(self.keep, Last) else starts]
+        number = pl.Series(self.counted, np.add.reduceat(counts, starts) if starts.size else counts, pl.Int64)
+        # The row itself is written, and is no duplicate.
+        number = number - kept[IS_NEW] if isinstance(self.keep, First) else number
+        rank = pl.Series(RANK, starts - ordered.starts[ordered.key_number[starts]] + 1, pl.Int64)
+        return kept.with_columns(number, spans.is_latest.alias(_IS_LATEST), *([rank] if RANK in self.table else []))
+
+    def _written(self, kept: pl.DataFrame, state: pl.DataFrame) -> pl.DataFrame:
+        if isinstance(self.keep, Highest):
+            # By value: a row may move to a rank where the table has an equal row.
+            return kept.select(self.table).join(
+                state, on=self.table, how="anti", nulls_equal=True, maintain_order="left"
+            )
+        # If the row comes from state, it is in the table already.
+        is_written = pl.col(IS_NEW) if isinstance(self.keep, First) else pl.col(IS_NEW) & pl.col(_IS_LATEST)
+        return kept.filter(is_written).select(self.table)

@@ -4,35 +4,21 @@ All that ends with a silence is cut here: `sessions`, `last_n`, `running`, and r
 event or a condition, is a rule of `session_ends`.
 """
 
-from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from keyfold.errors import Misconfigured
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.operators.aggregation.ranges import Rows
 from keyfold.operators.ordering import Ordered
-from keyfold.times import Micros, as_duration, micros, to_micros
+from keyfold.times import Micros, micros, to_micros
 
 Flags = NDArray[np.bool_]
 
 NEVER = 2**62
 """A time that is not known, in microseconds."""
-
-
-def expiry_of(job: str, expires: timedelta | str | None) -> Timeout | None:
-    """Return the timeout in event time of a key that expires; None for never.
-
-    Raises:
-        Misconfigured: it is not positive.
-    """
-    after = None if expires is None else as_duration(f"job {job}: expires", expires)
-    if after is not None and after <= timedelta(0):
-        raise Misconfigured(f"job {job}: expires is {after}; it must be longer than nothing, or None for ever")
-    return None if after is None else Timeout(after)
 
 
 def after_silence(ordered: Ordered, begins: Micros, longest: Timeout | None, ends: Micros | None = None) -> Flags:

@@ -17,7 +17,10 @@ from keyfold.keyed.calling.harness import as_read
 from keyfold.keyed.job.timeouts import Timeout
 from keyfold.operators import (
     Calendar,
+    First,
     Held,
+    Highest,
+    Last,
     Lateness,
     Next,
     Pattern,
@@ -97,9 +100,9 @@ SAID: dict[str, tuple[str, Any]] = {
         {"n": 2, "of": {"n": count(), "mean": mean("cents")}, "gap": Timeout(HOUR), "sessions": rest("rest"),
          "output": pa.schema([USER, ("mean", pa.float64())])},
     ),
-    "first_rows": ("{}", {}),
-    "last_rows": ("{}", {}),
-    "top_rows": ("{n: 2, highest: cents}", {"n": 2, "highest": "cents"}),
+    "rows": ("{keep: {Highest: {column: cents, n: 2}}}", {"keep": Highest("cents", n=2)}),
+    "rows that are first": ("{keep: {First: {expires: 1h}}}", {"keep": First(HOUR)}),
+    "rows that are last": ("{keep: {Last: {}}}", {"keep": Last()}),
     "pattern": (
         "{patterns: {left: {steps: {came: page = 'hello', went: {Without: {condition: page = 'bye'}}}, within: 15m}, "
         "gone: {steps: {came: page = 'hello', went: {Then: {condition: page = 'bye', where: cents > came_cents}}}, "

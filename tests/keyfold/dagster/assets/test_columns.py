@@ -12,7 +12,7 @@ from keyfold.columns import column, required
 from keyfold.dagster.assets.metadata import column_lineage, column_schema
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.building import build_job
-from keyfold.operators import Held, alert, last_rows
+from keyfold.operators import Held, Last, alert, rows
 from spark_jobs.jobs.registry import JOBS
 
 TRIP = pa.schema(
@@ -78,7 +78,7 @@ def test_late_events_are_the_stream_s_own_but_for_what_the_job_has_derived():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda trips: last_rows("newest", trips, key="vehicle_id"),
+        lambda trips: rows("newest", trips, keep=Last(), key="vehicle_id"),
         lambda trips: alert(
             "newest", trips, {"FAST": Held(pl.col("top_speed") > 90, pl.col("top_speed") < 50)}, key="vehicle_id"
         ),

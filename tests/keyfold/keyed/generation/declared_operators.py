@@ -12,6 +12,7 @@ from keyfold import Append, Input, Lookup, Timeout, Upsert, required
 from keyfold.keyed.job.parameters import WindowShape
 from keyfold.operators import (
     Held,
+    Last,
     Lateness,
     Listed,
     Pattern,
@@ -24,18 +25,16 @@ from keyfold.operators import (
     buffer,
     count,
     first,
-    first_rows,
     interval_join,
     last_n,
-    last_rows,
     lookup_join,
     max,
     min,
     pattern,
+    rows,
     running,
     sessions,
     sum,
-    top_rows,
     totals,
     window_join,
     windows,
@@ -157,25 +156,12 @@ OPERATORS = [
         },
     ),
     Declared(
-        top_rows,
-        {"name": "t", "source": RIDES, "n": 3, "highest": "km", "key": "user"},
+        rows,
+        {"name": "t", "source": RIDES, "keep": Last(expires="1d"), "key": "user"},
         {
             "name": named(), "source": SOURCE, "key": KEY, "settings": SETTINGS,
-            "n": Changed(4), "highest": Changed("n"), "ties": Changed("kind"), "counted": Changed("number"), "changes": Changed(True),
+            "keep": Changed(Last(expires="2d")), "counted": Changed("number"), "changes": Changed(True),
         },
-    ),
-    Declared(
-        last_rows,
-        {"name": "t", "source": RIDES, "key": "user"},
-        {
-            "name": named(), "source": SOURCE, "key": KEY, "settings": SETTINGS,
-            "expires": Changed("2d", {"expires": "1d"}), "counted": Changed("number"), "changes": Changed(True),
-        },
-    ),
-    Declared(
-        first_rows,
-        {"name": "t", "source": RIDES, "key": "user"},
-        {"name": named(), "source": SOURCE, "key": KEY, "settings": SETTINGS, "expires": Changed("2d", {"expires": "1d"})},
     ),
     Declared(
         alert,

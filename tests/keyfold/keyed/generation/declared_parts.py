@@ -33,7 +33,10 @@ from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.per_key import KeyAnswer
 from keyfold.operators import (
     Calendar,
+    First,
     Held,
+    Highest,
+    Last,
     Lateness,
     Listed,
     Next,
@@ -59,6 +62,7 @@ from keyfold.operators import (
     over_pairs,
     pattern,
     quantile,
+    rows,
     running,
     sessions,
     sum,
@@ -145,6 +149,10 @@ def of_lateness(lateness: Lateness) -> KeyedJob:
 
 def of_top(top: Top) -> KeyedJob:
     return windows("t", RIDES, {"pieces": sum("n"), "rides": count()}, length="1h", by="kind", top=top)
+
+
+def of_rows(keep: First | Last | Highest) -> KeyedJob:
+    return rows("t", RIDES, keep=keep, key="user")
 
 
 def of_running(aggregate: Any) -> KeyedJob:
@@ -369,6 +377,9 @@ PARTS = [
         "whole": Changed(Append({"window_end": pl.Datetime("us", "UTC"), "rides": pl.Int64}, name="all_w", events=pl.col("rides").sum())),
         "latest": Changed(Upsert([required("window_start", pa.timestamp("us", "UTC"), "W"), required("rank", pa.int64(), "R"), ("kind", pa.string())], ("window_start", "rank"), name="now", events=pl.lit(0))),
     }, of_top),
+    Declared(First, {"expires": "1d"}, {"expires": Changed("2d")}, of_rows),
+    Declared(Last, {"expires": "1d"}, {"expires": Changed("2d")}, of_rows),
+    Declared(Highest, {"column": "km", "n": 3}, {"column": Changed("n"), "n": Changed(4), "ties": Changed("kind")}, of_rows),
     Declared(PartOf, {"columns": ("user",), "parts": 4}, {"columns": Changed(("kind",)), "parts": Changed(5)}, of_parts),
     Declared(Until, {"condition": KM > 3, "closed_for": "1h"}, {
         "condition": Changed(KM > 4), "closed_for": Changed("2h"), "at_once": Changed(True),

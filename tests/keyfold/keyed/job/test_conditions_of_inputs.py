@@ -16,7 +16,7 @@ from keyfold.keyed.job.inputs import STEP_DECIDES, Input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.job.tables import Append
-from keyfold.operators import Lateness, count, last_rows, totals
+from keyfold.operators import Last, Lateness, count, rows, totals
 from keyfold.operators import windows as windows_of
 from keyfold.runs.erasing import erase
 from keyfold.state.changing.audit import Author
@@ -174,7 +174,9 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(lake, lak
     assert check_conservation(lakehouse, buys()).balanced
 
 
-@pytest.mark.parametrize("make", [last_rows, partial(totals, of=COUNTED), partial(of_hours, of=COUNTED)])
+@pytest.mark.parametrize(
+    "make", [partial(rows, keep=Last()), partial(totals, of=COUNTED), partial(of_hours, of=COUNTED)]
+)
 def test_a_column_that_may_be_null_is_a_key_where_a_condition_leaves_such_events_out(make):
     events = of_kinds(("ann", 0, "buy"), ("bob", 1, None), ("cid", 2, "look"))
     harness = TestHarness(make("kinds", CLICKS.where(pl.col("kind").is_not_null()), key="kind"))

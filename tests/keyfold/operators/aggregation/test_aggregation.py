@@ -19,6 +19,9 @@ from keyfold import Misconfigured, Stream, TestHarness, Timeout, Upsert
 from keyfold.keyed.job.inputs import Input
 from keyfold.operators import (
     Calendar,
+    First,
+    Highest,
+    Last,
     Lateness,
     Top,
     Until,
@@ -26,16 +29,14 @@ from keyfold.operators import (
     count,
     count_distinct,
     first,
-    first_rows,
     last_n,
-    last_rows,
     max,
     mean,
     min,
+    rows,
     running,
     sessions,
     sum,
-    top_rows,
     totals,
     windows,
 )
@@ -156,7 +157,7 @@ CORRECTED = windows(
 
 
 @pytest.mark.parametrize(
-    "job", [CORRECTED, first_rows("firsts", SCORED, key="who", expires="20m")], ids=lambda one: one.name
+    "job", [CORRECTED, rows("firsts", SCORED, keep=First("20m"), key="who")], ids=lambda one: one.name
 )
 def test_corrected_and_expiring_rows_are_the_same_in_files(job):
     assert verify(job, rounds=2) is None
@@ -267,7 +268,7 @@ def test_sessions_are_those_of_plain_python(runs, cuts, parts):
 @examples(40)
 @given(RUNS, CUTS, PARTS, st.integers(1, 3))
 def test_the_highest_rows_are_ranked_and_only_those_that_change_are_written(runs, cuts, parts, n):
-    job = top_rows("best", SCORED, n=n, highest="points", ties=("moment",), key="who")
+    job = rows("best", SCORED, keep=Highest("points", n=n, ties=("moment",)), key="who")
     harness = play(job, map(goals, runs), None, parts, cuts)
     query = """SELECT who, moment, team, points, row_number() OVER (PARTITION BY who ORDER BY points DESC, moment, team) AS rank
         FROM goals QUALIFY rank <= $n"""
@@ -279,7 +280,7 @@ def test_the_highest_rows_are_ranked_and_only_those_that_change_are_written(runs
 @examples(40)
 @given(RUNS, CUTS, PARTS)
 def test_the_last_row_stays_and_is_written_when_it_changes(runs, cuts, parts):
-    job = last_rows("latest", SCORED, key="who")
+    job = rows("latest", SCORED, keep=Last(), key="who")
     harness = play(job, map(goals, runs), None, parts, cuts)
     query = "FROM goals SELECT who, moment, team, points QUALIFY row_number() OVER (PARTITION BY who ORDER BY moment DESC, team DESC, points DESC) = 1"
     assert_rows(harness.written["latest"], by_sql(runs, query))
@@ -297,7 +298,7 @@ def test_the_last_row_stays_and_is_written_when_it_changes(runs, cuts, parts):
 @example([[("a", -9, "x", 1), ("a", 9, "x", 1)]], [], 1, 5)  # twice in a batch
 def test_last_rows_that_expire_are_those_of_all_that_is_not_late_and_every_goal_is_counted(runs, cuts, parts, expires):
     after = expires * MINUTE
-    job = last_rows("latest", SCORED, key="who", expires=after)
+    job = rows("latest", SCORED, keep=Last(after), key="who")
     harness = play(job, map(goals, runs), END, parts, cuts)
     assert harness.state.is_empty()
     in_time, late, lives = defaultdict(list), [], defaultdict(int)
@@ -305,15 +306,15 @@ def test_last_rows_that_expire_are_those_of_all_that_is_not_late_and_every_goal_
         for row in goals(run).rows():
             late.append(row) if row[1] + after <= began else in_time[row[0]].append(row)
     assert sorted(harness.written["latest"].rows()) == sorted(
-        sorted(rows, key=lambda one: one[1:])[-1] for rows in in_time.values()
+        sorted(times, key=lambda one: one[1:])[-1] for times in in_time.values()
     )
     assert sorted(harness.written["late.latest"].select(GOAL.names).rows()) == sorted(late)
     assert harness.written["latest_expired"]["n_events"].sum() == sum_of(map(len, in_time.values()))
     if not cuts:
         assert harness.written["latest"].height <= sum_of(len({row[0] for row in run}) for run in runs)
     if len(runs) == 1:
-        for who, rows in in_time.items():
-            times = sorted(row[1] for row in rows)
+        for who, came in in_time.items():
+            times = sorted(row[1] for row in came)
             lives[who] = 1 + sum_of(later - before > after for before, later in pairwise(times))
         assert harness.written["latest_expired"]["who"].value_counts().sort("who").rows() == sorted(lives.items())
 
@@ -348,7 +349,7 @@ def firsts_of(runs, expires):
 @given(RUNS, CUTS, PARTS, st.sampled_from([None, 5, 20, 45]))
 def test_first_rows_and_their_duplicates_are_those_of_plain_python(runs, cuts, parts, expires):
     expires = None if expires is None else expires * MINUTE
-    job = first_rows("firsts", SCORED, key="who", expires=expires)
+    job = rows("firsts", SCORED, keep=First(expires), key="who")
     harness = play(job, map(goals, runs), END, parts, cuts)
     written, duplicates, late = firsts_of(runs, expires)
     assert sorted(harness.written["firsts"].rows()) == sorted(written)
@@ -361,7 +362,7 @@ def test_first_rows_and_their_duplicates_are_those_of_plain_python(runs, cuts, p
         assert harness.state.is_empty()
 
 
-SECONDS, LAST_TWO, TOP = {"length": MINUTE}, {"n": 2, "gap": "1h"}, {"highest": "points"}
+SECONDS, LAST_TWO = {"length": MINUTE}, {"n": 2, "gap": "1h"}
 TO_FLOAT = {"output": pa.schema([WHO, ("sum", pa.float64())])}
 LISTED = SCORED.stream.derive(all=pl.col("team").str.split(" "))
 UNTIL = {"of": {"n": count()}, "until": Until(pl.lit(value=False), closed_for="1m"), "gap": "1m"}
@@ -397,15 +398,14 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
         {"gap": "1m", "lateness": Lateness(allowed="1h")},
         "sessions has no argument lateness, since .* longer delay",
     ),
-    (first_rows, {"expires": "0s"}, "expires is 0:00:00"),
-    (last_rows, {"expires": "0s"}, "expires is 0:00:00"),
-    (top_rows, {**TOP, "n": 0}, "n is 0"),
-    (top_rows, {"n": 1, "highest": "team"}, "highest is team.*never NULL"),
+    (rows, {"keep": Highest("team")}, "keep: team may be NULL, and has no rank then; .*never NULL"),
+    (rows, {"keep": Highest("points", ties="tem")}, "keep: there is no column tem; did you mean team"),
+    (rows, {"keep": First(), "changes": True}, "changes are of rows that are written again, which first rows are not"),
 ]
 
 
 @pytest.mark.parametrize(("operator", "given", "why"), REFUSED)
 def test_what_cannot_be_is_refused_where_the_job_is_made(operator, given, why):
-    of = {} if operator in (first_rows, last_rows, top_rows) else {"of": {}}
+    of = {} if operator is rows else {"of": {}}
     with pytest.raises(Misconfigured, match=f"job t: {why}"):
         operator(**{"name": "t", "source": SCORED, "key": "who", **of, **given})
