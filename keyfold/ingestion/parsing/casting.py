@@ -23,6 +23,7 @@ SHOWN = 80
 """Maximum characters of a wrong value in a reason."""
 
 _TEXTS = pl.List(pl.String)
+_EXACT = pl.Decimal(38, 9)
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,10 @@ def _reasons(wrong: pl.Series, field: pa.Field, reading: Reading) -> pl.Series:
     if types.is_nested(field.type):
         reasons = [_reason(wrong.slice(at, 1), field.type, field.name, reading) for at in range(len(wrong))]
         return pl.Series(reasons, dtype=pl.String)
+    if reading.formats and wrong.dtype == pl.String:
+        # As decimals, which a reader may have made of numbers (`Source.raw_type`), whatever it is that read them.
+        numbers = wrong.cast(_EXACT, strict=False).cast(pl.String)
+        wrong = wrong.zip_with(numbers.is_null() | wrong.str.contains(r"\.[0-9]{10}"), numbers)
     reasons = f"{field.name} is not {named(field.type)}: " + _shown(wrong)
     if types.is_timestamp(field.type) and (finer := are_finer(wrong)).any():
         reasons = reasons.zip_with(~finer, f"{field.name} is finer than a microsecond: " + _shown(wrong))

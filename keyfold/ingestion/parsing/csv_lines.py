@@ -1,4 +1,4 @@
-"""Read CSV with a header: plain lines with Arrow's reader, lines with unusual quoting one by one.
+"""Read CSV with a header: plain lines together with Arrow's reader, and with Python's csv what it does not take (`dividing`).
 
 A quoted field may hold commas, doubled quotes and line breaks. A quote that is never closed rejects only its own line.
 """
@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from keyfold.ingestion.parsing.dividing import divide
 from keyfold.ingestion.parsing.rows import RawLines, Reject, Rows
 from keyfold.ingestion.parsing.text import UnreadableFileError, line_ends
 
@@ -65,17 +66,17 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes | bytearray], delimiter: st
         final = is_last or not data.endswith(b"\n")
         # `raw_lines` keep their CRs for lines that are carried over to the next chunk: only one CR of a line may be cut off.
         raw_lines = data.decode().removesuffix("\n").split("\n")
-        lines = [one.removesuffix("\r") for one in raw_lines]
+        lines = [raw_line.removesuffix("\r") for raw_line in raw_lines]
         start = 0
         if header is None:
             start, header = _header(lines, schema, delimiter, final=final)
             if header is None:
-                rest = "".join(f"{one}\n" for one in raw_lines[start:]).encode()
+                rest = "".join(f"{raw_line}\n" for raw_line in raw_lines[start:]).encode()
                 line += start
                 continue
             header_text = "\n".join(lines[:start]).lstrip()
         rows, used = _read_lines(header, schema, lines, start, line, delimiter, final=final)
-        rest = "".join(f"{one}\n" for one in raw_lines[used:]).encode()
+        rest = "".join(f"{raw_line}\n" for raw_line in raw_lines[used:]).encode()
         line += used
         yield replace(rows, header=header_text)
 
@@ -83,7 +84,7 @@ def read_csv(schema: pa.Schema, text: Iterable[bytes | bytearray], delimiter: st
 def read_row(text: str, delimiter: str = ",") -> list[str] | None:
     """Return the values of a row, whose quoted fields may have several lines; None if the text is not exactly one row."""
     lines = text.split("\n")
-    values, used, _, _ = _read_one(lines, 0, delimiter)
+    values, used, _, _ = _read_row_at(lines, 0, delimiter)
     return values if used == len(lines) else None
 
 
@@ -106,16 +107,16 @@ def _header(lines: Sequence[str], schema: pa.Schema, delimiter: str, *, final: b
     """
     for position, line in enumerate(lines):
         if line.strip(_BLANK):
-            found, used, is_open, error = _read_one(lines, position, delimiter)
+            fields, used, is_open, error = _read_row_at(lines, position, delimiter)
             if is_open and not final:
                 return position, None
-            if found is None:
+            if fields is None:
                 raise UnreadableFileError(f"the CSV header cannot be read: {error}")
-            if len(found) > MAX_COLUMNS:
+            if len(fields) > MAX_COLUMNS:
                 raise UnreadableFileError(
-                    f"the CSV header has {len(found):,} columns, and at most {MAX_COLUMNS:,} are read"
+                    f"the CSV header has {len(fields):,} columns, and at most {MAX_COLUMNS:,} are read"
                 )
-            names = [name.strip() for name in found]
+            names = [name.strip() for name in fields]
             twice = sorted({name for name in schema.names if names.count(name) > 1})
             if twice:
                 raise UnreadableFileError(f"the CSV header names {', '.join(twice)} twice")
@@ -145,59 +146,48 @@ def _read_lines(
     final: bool,
 ) -> tuple[Rows, int]:
     """Read lines from `start` on. Also returns how many lines were used, as a row may continue in the next chunk."""
-    # Classify all lines at once. Plain ones, with balanced quotes and no CR, are rows by themselves and go to Arrow together;
-    # the others are read one by one with Python's csv.
-    series = pl.Series(lines, dtype=pl.String)
-    quoted, sign = series.str.contains('"', literal=True), re.escape(delimiter)
+    # Lines with balanced quotes and no CR are rows by themselves: Arrow reads them together. The others go to Python's csv.
+    series, sign = pl.Series(lines, dtype=pl.String), re.escape(delimiter)
     field = rf'(?:{_QUOTED}|[^"{sign}]*)'
-    plain = ~series.str.contains("\r", literal=True) & (~quoted | series.str.contains(rf"^{field}(?:{sign}{field})*$"))
-    # The number of fields of a plain line: its delimiters outside of quotes, plus one.
-    fields = (
-        pl.select(
-            pl.when(quoted)
-            .then(series.str.replace_all(_QUOTED, ""))
-            .otherwise(series)
-            .str.count_matches(delimiter, literal=True)
-        ).to_series()
-        + 1
+    is_plain = ~series.str.contains("\r", literal=True) & (
+        ~series.str.contains('"', literal=True) | series.str.contains(rf"^{field}(?:{sign}{field})*$")
     )
-    todo = (series.str.strip_chars(_BLANK) != "").to_numpy().copy()
-    todo[:start] = False
+    is_left = (series.str.strip_chars(_BLANK) != "").to_numpy().copy()
+    is_left[:start] = False
     end = len(lines)
     rejects: list[Reject] = []
     singles: list[tuple[int, int, list[str]]] = []
-    for at in np.flatnonzero(todo & ~plain.to_numpy()).tolist():
+    for at in np.flatnonzero(is_left & ~is_plain.to_numpy()).tolist():
         # Part of a row that began on an earlier line.
-        if not todo[at]:
+        if not is_left[at]:
             continue
-        values, used, is_open, error = _read_one(lines, at, delimiter)
+        values, used, is_open, error = _read_row_at(lines, at, delimiter, len(header))
         if is_open and not final:
             end = at  # the quote may be closed in the next chunk
             break
-        if values is not None and len(values) != len(header):
-            values, error = None, _miscounted(len(values), header)
         if values is None:
             rejects.append(Reject(lines[at], first_line + at, error))
-            todo[at] = False
-            continue
-        singles.append((at, used, values))
-        todo[at : at + used] = False
-    todo[end:] = False
-    right = fields.to_numpy() == len(header)
-    for at in np.flatnonzero(todo & ~right).tolist():
-        rejects.append(Reject(lines[at], first_line + at, _miscounted(int(fields[at]), header)))
-    at_once = np.flatnonzero(todo & right)
-    table = _read(header, schema, "\n".join(lines[at] for at in at_once.tolist()).encode(), len(at_once), delimiter)
-    if table is None:  # Arrow finds other rows than this module: Python's csv decides
-        for at in at_once.tolist():
-            values, _, _, error = _read_one(lines[at : at + 1], 0, delimiter)
-            if values is None:
-                rejects.append(Reject(lines[at], first_line + at, error))
-            else:
-                singles.append((at, 1, values))
-        at_once, table = at_once[:0], _text_table(header, schema, [])
-    tables = [table, _text_table(header, schema, [values for _, _, values in singles])]
-    positions = np.concatenate([at_once, np.array([at for at, _, _ in singles], dtype=np.int64)])
+            used = 1
+        else:
+            singles.append((at, used, values))
+        is_left[at : at + used] = False
+    is_left[end:] = False
+    plain = np.flatnonzero(is_left)
+    texts = [lines[at].encode() for at in plain.tolist()]
+    divided = divide(
+        len(texts),
+        lambda first, last: _read(header, schema, b"\n".join(texts[first:last]), last - first, delimiter),
+    )
+    for at in plain[divided.left].tolist():
+        values, _, _, error = _read_row_at(lines[at : at + 1], 0, delimiter, len(header))
+        if values is None:
+            rejects.append(Reject(lines[at], first_line + at, error))
+        else:
+            singles.append((at, 1, values))
+    tables = [_text_table(header, schema, [values for _, _, values in singles])]
+    positions = np.array([at for at, _, _ in singles], dtype=np.int64)
+    if divided.table is not None:
+        tables, positions = [divided.table, *tables], np.concatenate([plain[divided.taken], positions])
     lengths = {at: used for at, used, _ in singles}
 
     def raw(position: int) -> str:
@@ -207,12 +197,13 @@ def _read_lines(
     return Rows(pa.concat_tables(tables), positions + first_line, raw, rejects), end
 
 
-def _miscounted(found: int, header: list[str]) -> str:
-    return f"the row has {found} fields, the header {len(header)}"
-
-
-def _read_one(lines: Sequence[str], at: int, delimiter: str) -> tuple[list[str] | None, int, bool, str]:
+def _read_row_at(
+    lines: Sequence[str], at: int, delimiter: str, fields: int | None = None
+) -> tuple[list[str] | None, int, bool, str]:
     """Read one row from a line on.
+
+    Args:
+        fields: how many it must have; None for any number.
 
     Returns:
         Its values or None, the number of lines read, whether the next chunk may complete the row, and what was wrong.
@@ -220,11 +211,14 @@ def _read_one(lines: Sequence[str], at: int, delimiter: str) -> tuple[list[str] 
     row = _Row(lines, at)
     reader = csv.reader(row, strict=True, delimiter=delimiter)
     try:
-        return next(reader), reader.line_num, False, ""
+        values = next(reader)
     except csv.Error as error:
         # Python's text for this error is about how to open the file.
-        why = "a carriage return stands alone outside quotes" if "new-line" in str(error) else error
-        return None, reader.line_num, row.is_open, f"not valid CSV: {why}"
+        reason = "a carriage return stands alone outside quotes" if "new-line" in str(error) else error
+        return None, reader.line_num, row.is_open, f"not valid CSV: {reason}"
+    if fields is not None and len(values) != fields:
+        return None, reader.line_num, False, f"the row has {len(values)} fields, the header {fields}"
+    return values, reader.line_num, False, ""
 
 
 class _Row:

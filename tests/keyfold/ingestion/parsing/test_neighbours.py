@@ -188,6 +188,14 @@ def test_a_list_may_hold_elements_that_are_null():
         assert (first["texts"], first["reason"]) == ("['a', None]", "None")
 
 
+def test_a_count_that_is_no_time_is_shown_alike_whatever_reads_it():
+    alone, beside = (
+        json_rows(['{"micros": 1.50}'], 1 << 20),
+        json_rows(['{"micros": 1.50}', '{"micros": "2"}'], 1 << 20),
+    )
+    assert beside[0] == alone[0]
+
+
 def test_a_lone_carriage_return_ends_no_line_of_csv():
     # As many lines for Arrow's reader, which takes the CR for an end, as there are.
     (row,) = csv_rows("text,whole", ["a,1\rb,2", ""], "\n", 1 << 20)
