@@ -18,15 +18,15 @@ from tests.chaos.tally import Tally, lines_of
 from tests.emulators import Emulator, running_azure_store, running_google_store
 from tests.inherited_signals import hear_signals
 from tests.java_for_tests import long_lived_java, use_fast_starts
-from tests.keyfold.keyed.without_spark import cut_power, without_spark
 from tests.lake import Lake
 from tests.lake import minutes as after_start
 from tests.memory_for_files import use_memory
 from tests.object_store import ObjectStore, running_store
+from tests.power_cuts import cut_power
 from tests.sharing import ByServer, say_servers, server_of
 from tests.standalone_cluster import standalone_cluster
 
-__all__ = ["cut_power", "without_spark"]
+__all__ = ["cut_power"]
 
 hear_signals()
 use_fast_starts()
@@ -157,6 +157,19 @@ def lakehouse(new_home: Callable[[str], Lakehouse], request: pytest.FixtureReque
 def lake(lakehouse: Lakehouse) -> Lake:
     """The test's lakehouse, with runs without Spark."""
     return Lake(lakehouse)
+
+
+@pytest.fixture
+def without_spark() -> Runners:
+    """Runners of the test's own, in this process."""
+    return Runners("local")
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    """A landing folder, which is empty."""
+    (tmp_path / "landing").mkdir()
+    return tmp_path / "landing"
 
 
 @pytest.fixture

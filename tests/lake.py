@@ -17,6 +17,9 @@ from tests.keyfold.keyed.toy_jobs import START, clicks
 
 Row = tuple[Any, ...]
 
+LOCAL = Runners("local")
+"""Runners of this process, without Spark."""
+
 
 class Lake:
     """A lakehouse, and the session in which its jobs run: without Spark, unless another is given.

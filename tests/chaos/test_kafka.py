@@ -27,15 +27,14 @@ from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest, ingest_continuously
 from tests.kafka_broker import Broker, broker_or_skip
-from tests.keyfold.ingestion.test_batch import no_spark
-from tests.keyfold.ingestion.test_run import EVENTS, event
+from tests.landings import EVENTS, event, local_runners
 from tests.waiting import wait_until
 
 PROMISE = "Kafka: each message of a topic once, whatever becomes of its broker"
 
 pytestmark = pytest.mark.chaos
 
-SPARK: Any = no_spark(2)
+LOCAL: Any = local_runners(2)
 # Without an id, so that none is dropped as a copy: what comes twice shows.
 PLAIN = replace(EVENTS, event_id=())
 PARTITIONS = 2
@@ -87,7 +86,7 @@ def going_on(lakehouse: Lakehouse, source: KafkaTopic, stream=PLAIN, **more) -> 
     def run() -> None:
         try:
             ingest_continuously(
-                lakehouse, stream, source, every=timedelta(milliseconds=20), stop=stop, **more, runners=SPARK
+                lakehouse, stream, source, every=timedelta(milliseconds=20), stop=stop, **more, runners=LOCAL
             )
         except Exception as error:
             ended["error"] = error
@@ -192,14 +191,14 @@ def test_a_broker_is_restored_from_an_older_copy_and_its_topic_ends_before_what_
     produce(broker, topic, range(20, 60))
     if "it was truncated" in (again := refusal(lakehouse, broker, topic)):
         raise AssertionError(again)
-    ingest(lakehouse, EVENTS, reading(broker, topic, anew=True), runners=SPARK)
+    ingest(lakehouse, EVENTS, reading(broker, topic, anew=True), runners=LOCAL)
     told.count(Counter(range(60)), in_table(lakehouse), refused=True)
 
 
 def refusal(lakehouse: Lakehouse, broker: Broker, topic: str) -> str:
     """What a run without options says; empty where it finds the topic long enough."""
     try:
-        ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
+        ingest(lakehouse, EVENTS, reading(broker, topic), runners=LOCAL)
     except KeyfoldError as error:
         return str(error)
     return ""

@@ -26,8 +26,8 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.reader import jobs_with_state
 from spark_jobs.jobs.registry import JOBS, SHIPPED
 from spark_jobs.streams import STREAMS
-from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import EVENTS, put
+from tests.lake import LOCAL
 
 DOCS = Path(__file__).parents[2] / "docs"
 STORY = DOCS / "tutorial" / "state.md"
@@ -198,7 +198,7 @@ def test_what_is_erased_is_in_no_file_of_the_lakehouse(play, folder):
 
 def test_each_shipped_job_is_seeded_as_the_page_says_and_goes_on(monkeypatch, tmp_path, without_spark):
     monkeypatch.setenv("KEYFOLD_HOME", "home")
-    terminal = Terminal(monkeypatch, tmp_path, SPARK)
+    terminal = Terminal(monkeypatch, tmp_path, LOCAL)
     lakehouse = Lakehouse(tmp_path / "home")
     for stream, make in EVENTS.items():
         put(lakehouse, stream, make(1).head(1))
@@ -208,7 +208,7 @@ def test_each_shipped_job_is_seeded_as_the_page_says_and_goes_on(monkeypatch, tm
     for stream, later in LATER.items():
         put(lakehouse, stream, pl.DataFrame(later, schema=polars_schema(STREAMS[stream].schema), orient="row"))
     for name, expected in GOES_ON.items():
-        run_job(lakehouse, configured_job(lakehouse, JOBS[name]), Incremental(advance_to=at(22)), runners=SPARK)
+        run_job(lakehouse, configured_job(lakehouse, JOBS[name]), Incremental(advance_to=at(22)), runners=LOCAL)
         table = "latest_predictions" if name == "anomaly_predictions" else name
         found = pl.read_delta(str(lakehouse.table(table))).to_dicts()
         told = [{column: row[column] for column in expected[0]} for row in found]

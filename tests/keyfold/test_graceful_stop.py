@@ -11,10 +11,9 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job_run import run_continuously
 from keyfold.lakehouse import fail_points
 from keyfold.runs import ingest_continuously
-from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.toy_jobs import clicks, windows
-from tests.keyfold.keyed.without_spark import SPARK
-from tests.keyfold.runs.test_continuous_ingest import SPARK as SPARK_OF_INGEST
+from tests.lake import LOCAL
+from tests.landings import EVENTS, event, land
 
 MOMENTS = ["plan: before", "plan: after", "work: before", "work: after", "done: after", "commit: before"]
 
@@ -36,7 +35,7 @@ def stop(request, monkeypatch):
 def test_a_job_finishes_its_batch(lakehouse, stop):
     lakehouse.events("clicks").parent.mkdir(parents=True)
     clicks(("ann", 0), ("bob", 60)).write_delta(str(lakehouse.events("clicks")))
-    summary = run_continuously(lakehouse, windows(), stop=stop, runners=SPARK)
+    summary = run_continuously(lakehouse, windows(), stop=stop, runners=LOCAL)
     generation = live_generation(lakehouse, "windows")
     assert stop.is_set()
     assert generation is not None
@@ -47,7 +46,7 @@ def test_a_job_finishes_its_batch(lakehouse, stop):
 def test_ingest_finishes_its_batch(lakehouse, tmp_path, stop):
     land(tmp_path / "landing" / "a.ndjson", [event(seq=1), event(seq=2)])
     landing = tmp_path / "landing"
-    summary = ingest_continuously(lakehouse, EVENTS, landing, settle=timedelta(0), stop=stop, runners=SPARK_OF_INGEST)
+    summary = ingest_continuously(lakehouse, EVENTS, landing, settle=timedelta(0), stop=stop, runners=LOCAL)
     assert stop.is_set()
     assert (summary.batches, ingest_journal(lakehouse, "clicks").pending()) == (1, [])
     assert sorted(pl.read_delta(str(lakehouse.events("clicks")))["seq"]) == [1, 2]

@@ -16,10 +16,9 @@ from keyfold.keyed.job_run import RunOptions, run_continuously
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest_continuously
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest, tables_of_job
-from tests.keyfold.ingestion.test_run import EVENTS, event, land
 from tests.keyfold.keyed.toy_jobs import clicks, totals
-from tests.keyfold.keyed.without_spark import SPARK
-from tests.lake import Lake
+from tests.lake import LOCAL, Lake
+from tests.landings import EVENTS, event, land
 from tests.waiting import wait_until
 
 BATCHES = 60
@@ -65,7 +64,7 @@ def test_of_a_job(lakehouse, monkeypatch):
     with (
         maintained(lakehouse, tables) as maintenance,
         running(
-            partial(run_continuously, lakehouse, job, every=SOON, runners=SPARK),
+            partial(run_continuously, lakehouse, job, every=SOON, runners=LOCAL),
             options=RunOptions(on_batch=lambda *_: maintenance.after_batch()),
         ),
     ):

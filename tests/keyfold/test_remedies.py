@@ -26,10 +26,9 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 from tests.damages import cut_short, delete
 from tests.keyfold.keyed.toy_jobs import CLICK, totals
-from tests.keyfold.keyed.without_spark import SPARK
-from tests.lake import Lake
+from tests.lake import LOCAL, Lake
 
-SESSION = SPARK
+SESSION = LOCAL
 
 
 def rows_of(table):

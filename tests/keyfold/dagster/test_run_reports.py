@@ -22,15 +22,11 @@ from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.runs import ingest, reports_to_dagster
 from keyfold.runs.reports_to_dagster import reported, written_by_ingest, written_by_job
 from spark_jobs.streams import METRICS
-from tests.keyfold.ingestion.test_run import EVENTS, event
-from tests.keyfold.ingestion.test_run import land as land_file
 from tests.keyfold.keyed.toy_jobs import windows
-from tests.keyfold.keyed.without_spark import SPARK as RUNNER
-from tests.keyfold.keyed.without_spark import cut_power
-from tests.keyfold.runs.test_continuous_ingest import NOW, SPARK, going_on, landing
+from tests.lake import LOCAL
+from tests.landings import AT_ONCE, EVENTS, event, going_on
+from tests.landings import land as land_file
 from tests.waiting import wait_until
-
-__all__ = ["cut_power", "landing"]
 
 SECRET = "postgresql://keyfold:hunter2@db/dagster"  # noqa: S105
 
@@ -99,11 +95,11 @@ def test_a_translator_that_is_none_is_a_warning(lakehouse, landing, instance, mo
 
 def test_a_job_reports_each_batch_once_with_its_watermark_while_it_runs(lakehouse, land, minutes, instance):
     land(("ann", 1), ("bob", 21))
-    run_job(lakehouse, windows(), runners=RUNNER)
+    run_job(lakehouse, windows(), runners=LOCAL)
     with reported(lambda: written_by_job(lakehouse, "windows"), every=0.05):
         wait_until(lambda: len(reports(instance, "windows")) == 1)
         land(("ann", 22), ("bob", 41))
-        run_job(lakehouse, windows(), runners=RUNNER)
+        run_job(lakehouse, windows(), runners=LOCAL)
         wait_until(lambda: len(reports(instance, "windows")) == 2)
     first, second = reports(instance, "windows")
     # The newest event less the job's delay of five minutes.
@@ -127,10 +123,10 @@ def test_a_batch_is_reported_with_all_of_its_rows_once_its_tables_have_them(
     ingested = Lakehouse(tmp_path / "ingested")
 
     def run():
-        run_job(lakehouse, windows(), runners=RUNNER)
+        run_job(lakehouse, windows(), runners=LOCAL)
 
     def take_in():
-        ingest(ingested, EVENTS, landing, settle=NOW, runners=SPARK)
+        ingest(ingested, EVENTS, landing, settle=AT_ONCE, runners=LOCAL)
 
     def report():
         with (
@@ -161,13 +157,13 @@ def test_a_batch_is_reported_with_all_of_its_rows_once_its_tables_have_them(
 def test_after_a_run_of_dagster_only_what_came_since_is_reported(lakehouse, land, instance):
     declared = windows()
     land(("ann", 1), ("bob", 21))
-    resources = {"keyfold": Keyfold(lakehouse, RUNNER)}
+    resources = {"keyfold": Keyfold(lakehouse, LOCAL)}
     dg.materialize([keyed_assets(JobAssets(declared))], instance=instance, resources=resources)
     with reported(lambda: written_by_job(lakehouse, "windows")):
         pass
     assert len(reports(instance, "windows")) == 1
     land(("ann", 22))
-    run_job(lakehouse, windows(), runners=RUNNER)
+    run_job(lakehouse, windows(), runners=LOCAL)
     for _ in range(2):
         with reported(lambda: written_by_job(lakehouse, "windows")):
             pass
@@ -177,7 +173,7 @@ def test_after_a_run_of_dagster_only_what_came_since_is_reported(lakehouse, land
     assert observed.asset_observation.metadata["events_in"].value == 1
     assert len(reports(instance, "windows")) == 1
     land(("bob", 60))
-    run_job(lakehouse, windows(), runners=RUNNER)
+    run_job(lakehouse, windows(), runners=LOCAL)
     with reported(lambda: written_by_job(lakehouse, "windows")):
         pass
     assert (len(reports(instance, "windows")), told(instance, "windows")["events_in"]) == (2, 2)
@@ -198,7 +194,7 @@ def test_a_database_that_fails_is_warned_of_once_without_its_address_and_reporte
     module = SimpleNamespace(DagsterReports=Reports)
     monkeypatch.setattr(reports_to_dagster, "importlib", SimpleNamespace(import_module=lambda _: module))
     land(("ann", 1))
-    run_job(lakehouse, windows(), runners=RUNNER)
+    run_job(lakehouse, windows(), runners=LOCAL)
     with reported(lambda: written_by_job(lakehouse, "windows"), warnings.append, every=0.01):
         wait_until(lambda: taken)
     assert set(taken) == {0}
@@ -228,7 +224,7 @@ def test_a_run_that_dagster_starts_leaves_a_continuous_one_alone_and_one_by_hand
             return dg.materialize(
                 [ingest],
                 instance=instance,
-                resources={"keyfold": Keyfold(lakehouse, SPARK)},
+                resources={"keyfold": Keyfold(lakehouse, LOCAL)},
                 run_config={"ops": {"ingest_metrics": {"config": {"settle_seconds": 0.0}}}},
                 tags={tag: "any"} if tag else {},
                 raise_on_error=False,

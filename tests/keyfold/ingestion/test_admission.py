@@ -19,31 +19,18 @@ from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.known import KnownFile, known_file
 from keyfold.ingestion.listing import fingerprint
 from keyfold.lakehouse import Lakehouse
-from keyfold.runners import Runners
 from keyfold.runs import ingest
 from keyfold.storage.place import Place
 from spark_jobs.streams import METRICS, SALES
 from tests.folders import move_folder
-
-SPARK = Runners("local")
+from tests.lake import LOCAL
+from tests.landings import metric, put, quarantine
 
 KNOWN = {"path": pl.String} | KnownFile.__annotations__
 NO_TIME, SHORT = timedelta(0), timedelta(seconds=0.3)
 
 
 AnyPlace = TypeVar("AnyPlace", bound=Place)
-
-
-def put(path: AnyPlace, text: str = "{}\n") -> AnyPlace:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
-
-
-@pytest.fixture
-def landing(tmp_path: Path) -> Path:
-    (tmp_path / "landing").mkdir()
-    return tmp_path / "landing"
 
 
 def look(landing: Path, known: dict[str, KnownFile] | None = None, settle: timedelta = NO_TIME, **options) -> Admission:
@@ -174,10 +161,6 @@ def test_a_landing_folder_that_cannot_be_read_says_so(tmp_path):
 # in whole runs
 
 
-def metric(number: int) -> str:
-    return json.dumps({"timestamp": "2026-01-01T00:00:00Z", "value": number}) + "\n"
-
-
 def sale(number: int) -> str:
     return json.dumps({"item": "watch", "quantity": number, "time": "2026-01-01T00:00:00Z"}) + "\n"
 
@@ -187,25 +170,21 @@ def values(lakehouse: Lakehouse) -> list[tuple[str, float]]:
     return sorted((row["key"], row["value"]) for row in rows)
 
 
-def quarantine(lakehouse: Lakehouse, stream: str = "metrics") -> list[dict]:
-    return DeltaTable(str(lakehouse.quarantine(stream))).to_pyarrow_table().to_pylist()
-
-
 def test_half_a_file_is_never_read(lakehouse: Lakehouse, landing: Path):
     stream = replace(METRICS, done_marker=True)
     put(landing / "day 1" / "cpu%.json", metric(1) + metric(2))
     put(landing / "day 1" / "_SUCCESS")
     half = put(landing / "day 2" / "cpu%.json", metric(3)[:10])
-    first = ingest(lakehouse, stream, landing, runners=SPARK)
+    first = ingest(lakehouse, stream, landing, runners=LOCAL)
     assert (first.files, first.accepted, first.waiting) == (1, 2, 1)
     half.write_text(metric(3) + metric(4))
     put(landing / "day 2" / "cpu%.json.done")
-    second = ingest(lakehouse, stream, landing, runners=SPARK)
+    second = ingest(lakehouse, stream, landing, runners=LOCAL)
     assert (second.files, second.accepted, second.quarantined, second.waiting) == (1, 2, 0, 0)
     assert values(lakehouse) == [("day 1/cpu%", 1), ("day 1/cpu%", 2), ("day 2/cpu%", 3), ("day 2/cpu%", 4)]
     put(landing / "day 3" / "bad.json", "no json\n")
     put(landing / "day 3" / "_SUCCESS")
-    ingest(lakehouse, stream, landing, runners=SPARK)
+    ingest(lakehouse, stream, landing, runners=LOCAL)
     (reject,) = quarantine(lakehouse)
     assert reject["file"] == str(landing / "day 3" / "bad.json"), "told by its own path"
 
@@ -214,39 +193,39 @@ def test_a_file_that_grew_is_told_by_every_run_and_read_again_where_that_is_aske
     lakehouse: Lakehouse, landing: Path
 ):
     put(landing / "cpu.json", metric(1))
-    ingest(lakehouse, METRICS, landing, runners=SPARK)
+    ingest(lakehouse, METRICS, landing, runners=LOCAL)
     put(landing / "cpu.json", metric(1) + metric(2))
     for _ in range(2):
-        told = ingest(lakehouse, METRICS, landing, runners=SPARK)
+        told = ingest(lakehouse, METRICS, landing, runners=LOCAL)
         assert (told.files, told.accepted) == (0, 0)
         assert told.describe() == [
             "cpu.json grew from 50 to 100 bytes after it was read; it was not read again; --reread-changed "
             "(in Dagster: reread_changed) does so for streams with an event id"
         ]
-    again = ingest(lakehouse, METRICS, landing, reread_changed=True, runners=SPARK)
+    again = ingest(lakehouse, METRICS, landing, reread_changed=True, runners=LOCAL)
     assert (again.files, again.accepted, again.duplicates) == (1, 1, 1)
     assert values(lakehouse) == [("cpu", 1), ("cpu", 2)]
-    assert ingest(lakehouse, METRICS, landing, runners=SPARK).describe() == []
+    assert ingest(lakehouse, METRICS, landing, runners=LOCAL).describe() == []
 
 
 def test_many_files_are_known_by_the_table_at_once_and_few_by_the_journal(lakehouse: Lakehouse, landing, monkeypatch):
     monkeypatch.setattr("keyfold.ingestion.known._MANY", 3)
     for number in range(3):
         put(landing / f"{number}.json", metric(number))
-        assert ingest(lakehouse, METRICS, landing, runners=SPARK).files == 1
+        assert ingest(lakehouse, METRICS, landing, runners=LOCAL).files == 1
     tables = lakehouse.ingest("metrics") / "files"
     assert not list(tables.glob("*"))
     for number in range(3, 6):
         put(landing / f"{number}.json", metric(number))
-    assert ingest(lakehouse, METRICS, landing, runners=SPARK).files == 3
+    assert ingest(lakehouse, METRICS, landing, runners=LOCAL).files == 3
     assert [path.name for path in tables.glob("*")] == ["known-000000003.parquet"]
-    assert ingest(lakehouse, METRICS, landing, runners=SPARK).files == 0
+    assert ingest(lakehouse, METRICS, landing, runners=LOCAL).files == 0
     assert len(known_files(lakehouse, "metrics", landing)) == 6
 
 
 def test_changed_files_of_a_stream_without_an_event_id_are_not_read_again(lakehouse: Lakehouse, landing: Path):
     with pytest.raises(KeyfoldError, match="no event id, so rows that are read again would count twice"):
-        ingest(lakehouse, SALES, landing, reread_changed=True, runners=SPARK)
+        ingest(lakehouse, SALES, landing, reread_changed=True, runners=LOCAL)
     assert not lakehouse.home.exists()
 
 
@@ -254,12 +233,12 @@ def test_a_home_that_moves_reads_nothing_twice(lakehouse: Lakehouse, tmp_path: P
     before, after = lakehouse, Lakehouse(lakehouse.home.with_name("after"))
     put(before.landing("sales") / "a.json", "".join(map(sale, range(5))))
     outside = put(tmp_path / "outside" / "b.json", sale(5)).parent
-    ingest(before, SALES, runners=SPARK)
-    ingest(before, SALES, outside, runners=SPARK)
+    ingest(before, SALES, runners=LOCAL)
+    ingest(before, SALES, outside, runners=LOCAL)
     move_folder(before.home, after.home)
     put(after.landing("sales") / "c.json", sale(6))
-    assert ingest(after, SALES, runners=SPARK).accepted == 1
-    assert ingest(after, SALES, outside, runners=SPARK).files == 0
+    assert ingest(after, SALES, runners=LOCAL).accepted == 1
+    assert ingest(after, SALES, outside, runners=LOCAL).files == 0
     assert DeltaTable(str(after.events("sales"))).count() == 7
 
 
@@ -278,9 +257,9 @@ def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_
 
     with monkeypatch.context() as patch:
         patch.setattr(split_reader, "parse_file_safely", parse)
-        first = ingest(lakehouse, METRICS, landing, runners=SPARK)
+        first = ingest(lakehouse, METRICS, landing, runners=LOCAL)
     assert (first.files, first.accepted, first.waiting) == (1, 1, 1)
     assert list(known_files(lakehouse, "metrics", landing)) == ["a.json"]
-    second = ingest(lakehouse, METRICS, landing, runners=SPARK)
+    second = ingest(lakehouse, METRICS, landing, runners=LOCAL)
     assert (second.files, second.accepted, second.totals.rows_read) == (1, 2, 3)
     assert values(lakehouse) == [("a", 1), ("b", 2), ("b", 3)]

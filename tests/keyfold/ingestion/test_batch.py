@@ -1,13 +1,12 @@
 """Batches and splits: files of which all rows are copies, disks that are full, and what is told; any split and crash: `test_window.py`."""
 
 import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +16,6 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion import IngestSummary, batch, ingest_journal, ingest_totals, is_unfinished, split_writer
 from keyfold.journal import Journal
 from keyfold.lakehouse import Lakehouse, fail_points
-from keyfold.lakehouse.fail_points import POINTS
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.runners import Runners
@@ -25,28 +23,8 @@ from keyfold.runs import ingest
 from keyfold.storage.place import Place
 from keyfold.stream import INGESTED_AT
 from keyfold.times import micros
-from tests.keyfold.ingestion.test_run import EVENTS, START, Crash, check_counts, event, land
-
-CRASHES = [point for point in POINTS if point.partition(":")[0] in ("plan", "work", "done", "commit")]
-
-
-@contextmanager
-def changed(owner: Any, **values: Any) -> Iterator[None]:
-    before = {name: getattr(owner, name) for name in values}
-    for name, value in values.items():
-        setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(owner, name, value)
-
-
-def no_spark(parallelism: int) -> Runners:
-    """Runners in this process, with so many tasks."""
-    runners = Runners("local")
-    runners.for_bytes(0).parallelism = parallelism  # pyright: ignore[reportAttributeAccessIssue]
-    return runners
+from tests.landings import EVENTS, START, check_counts, event, land, local_runners
+from tests.power_cuts import OF_INGEST, Cut, PowerCut
 
 
 def stored(lakehouse: Lakehouse) -> list[tuple[Any, ...]]:
@@ -58,10 +36,10 @@ def stored(lakehouse: Lakehouse) -> list[tuple[Any, ...]]:
 def ingest_after_crashes(left: list[tuple[str, int]], *given: Any, **named: Any) -> IngestSummary:
     """Ingest to the end, after runs that crash: as long as one comes to its point, of those that are left."""
     while left:
-        with changed(fail_points, act=crash_at(*left.pop())):
+        with patch.object(fail_points, "act", Cut(*left.pop())):
             try:
                 ingest(*given, **named)
-            except Crash:
+            except PowerCut:
                 continue
             break
     return ingest(*given, **named)
@@ -83,18 +61,6 @@ def check_arrivals(lakehouse: Lakehouse) -> None:
     assert not stated
 
 
-def crash_at(point: str, count: int) -> Any:
-    seen = 0
-
-    def act(reached: str) -> None:
-        nonlocal seen
-        seen += reached == point
-        if seen == count and reached == point:
-            raise Crash
-
-    return act
-
-
 def several(landing: Place) -> None:
     for number in range(6):
         events = [event(f"u{seq % 4}", seq, seq / 10) for seq in range(number * 50, number * 50 + 80)]
@@ -104,7 +70,7 @@ def several(landing: Place) -> None:
 def test_spark_s_workers_write_what_the_driver_would(spark: Runners, new_home, tmp_path: Path, monkeypatch):
     several(tmp_path / "landing")
     here, there = new_home("here"), new_home("there")
-    ingest(here, EVENTS, tmp_path / "landing", runners=no_spark(1))
+    ingest(here, EVENTS, tmp_path / "landing", runners=local_runners(1))
     monkeypatch.setattr(batch, "_SPLIT_BYTES", 1)
     summary = ingest(there, EVENTS, tmp_path / "landing", runners=spark)
     check_counts(there, summary)
@@ -122,7 +88,7 @@ def test_files_of_which_every_row_is_a_copy_are_not_in_the_table(tmp_path: Path,
     lakehouse = Lakehouse(tmp_path / "home")
     for name in ("a", "b", "c"):
         land(lakehouse.landing("clicks") / f"{name}.json", [event("u", seq) for seq in range(50)])
-    summary = ingest(lakehouse, EVENTS, runners=no_spark(3))
+    summary = ingest(lakehouse, EVENTS, runners=local_runners(3))
     check_counts(lakehouse, summary)
     assert (summary.accepted, summary.duplicates) == (50, 100)
     assert len(list(lakehouse.events("clicks").glob("*.parquet"))) == 1
@@ -134,7 +100,7 @@ def test_files_of_which_every_row_is_a_copy_are_not_in_the_table(tmp_path: Path,
         (split_writer, "write_segment"),
         (batch, "merge_segments"),
         (Journal, "write_done"),
-        *((fail_points, point) for point in CRASHES[::3]),
+        *((fail_points, point) for point in OF_INGEST[::3]),
     ],
 )
 def test_a_disk_that_is_full_amid_a_write_or_at_any_point_is_one_message_and_the_next_run_goes_on(
@@ -150,10 +116,10 @@ def test_a_disk_that_is_full_amid_a_write_or_at_any_point_is_one_message_and_the
     with monkeypatch.context() as patch:
         patch.setattr(owner, "act" if owner is fail_points else name, full)
         with pytest.raises(KeyfoldError, match="No space left on device; correct that and run it again"):
-            ingest(lakehouse, EVENTS, max_bytes_per_batch=10_000, runners=no_spark(2))
+            ingest(lakehouse, EVENTS, max_bytes_per_batch=10_000, runners=local_runners(2))
     # Of a run whose plans are not all written nothing is left; what was planned is told to whoever asks for the next run.
     assert is_unfinished(lakehouse, "clicks") == (name not in ("plan: before", "plan: one of several"))
-    summary = ingest(lakehouse, EVENTS, runners=no_spark(2))
+    summary = ingest(lakehouse, EVENTS, runners=local_runners(2))
     check_counts(lakehouse, summary)
     assert (summary.totals.accepted, summary.totals.files) == (330, 6)
     assert not is_unfinished(lakehouse, "clicks")
@@ -163,7 +129,7 @@ def test_a_run_tells_how_far_it_has_come_of_all(tmp_path: Path):
     lakehouse = Lakehouse(tmp_path / "home")
     several(lakehouse.landing("clicks"))
     told = []
-    ingest(lakehouse, EVENTS, max_bytes_per_batch=1, on_batch=told.append, runners=no_spark(2))
+    ingest(lakehouse, EVENTS, max_bytes_per_batch=1, on_batch=told.append, runners=local_runners(2))
     assert [(one.batch, one.batches) for one in told] == [(number, 6) for number in range(1, 7)]
     total = sum(path.stat().st_size for path in lakehouse.landing("clicks").iterdir())
     assert (told[-1].done, told[-1].total, told[-1].share, told[-1].seconds_left) == (total, total, 1.0, 0.0)
@@ -173,7 +139,7 @@ def test_a_run_tells_how_far_it_has_come_of_all(tmp_path: Path):
 def test_the_journal_tells_people_what_was_read_and_what_came_of_it(tmp_path: Path):
     lakehouse = Lakehouse(tmp_path / "home")
     land(lakehouse.landing("clicks") / "a.json", [event("u", 1), event("u", 1)], "rubbish")
-    ingest(lakehouse, EVENTS, runners=no_spark(1))
+    ingest(lakehouse, EVENTS, runners=local_runners(1))
     (past,) = ingest_journal(lakehouse, "clicks").history(5)
     assert past.read == "1 file, 0.0 MB of landing/clicks"
     assert past.made == "3 rows: 1 accepted, 1 quarantined, 1 duplicate"

@@ -25,7 +25,7 @@ from keyfold.storage import object_path
 from keyfold.storage.object_path import ObjectPath
 from keyfold.storage.place import Place
 from tests.faulty_store import Fault, Request, faulty_store
-from tests.keyfold.ingestion.test_run import EVENTS, START
+from tests.landings import EVENTS, START
 from tests.object_store import ObjectStore
 from tests.schemas import schema_of
 

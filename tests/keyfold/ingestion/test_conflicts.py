@@ -12,8 +12,7 @@ from keyfold.ingestion import batch, conflicts
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest
 from keyfold.stream import Source, Stream
-from tests.keyfold.ingestion.test_batch import no_spark
-from tests.keyfold.ingestion.test_run import EVENTS, check_counts, event, land, rows
+from tests.landings import EVENTS, check_counts, event, land, local_runners, rows
 
 BEGIN = (
     "an event with this id is there, with other content; if this one is right, "
@@ -28,7 +27,7 @@ def refused(lakehouse: Lakehouse) -> list[tuple[str, int, str]]:
 
 
 def read(lakehouse: Lakehouse, stream: Stream = EVENTS, **more: Any) -> tuple[int, int, int]:
-    summary = ingest(lakehouse, stream, **more, runners=no_spark(4))
+    summary = ingest(lakehouse, stream, **more, runners=local_runners(4))
     check_counts(lakehouse, summary, stream)
     return summary.accepted, summary.quarantined, summary.duplicates
 

@@ -15,8 +15,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runs import ingest
 from spark_jobs.streams import METRICS
-from tests.keyfold.ingestion.test_admission import metric
-from tests.keyfold.ingestion.test_batch import no_spark
+from tests.landings import local_runners, metric
 
 LINE = json.dumps(metric(1)).encode() + b"\n"
 ZIPPED = gzip.compress(LINE * 1_000)
@@ -77,7 +76,7 @@ def test_what_can_be_read_is_not_called_unreadable(tmp_path: Path):
 def test_ingest_accounts_for_each_of_them(tmp_path: Path, lakehouse: Lakehouse):
     put(tmp_path / "landing", FAULTY | HARMLESS)
     began = time.monotonic()
-    summary = ingest(lakehouse, METRICS, tmp_path / "landing", runners=no_spark(1))
+    summary = ingest(lakehouse, METRICS, tmp_path / "landing", runners=local_runners(1))
     assert time.monotonic() - began < 60
     assert summary.files == len(FAULTY | HARMLESS)
     assert summary.rows_read == summary.accepted + summary.quarantined + summary.duplicates < 1_000

@@ -14,30 +14,23 @@ import pytest
 
 from keyfold.ingestion import child
 from keyfold.ingestion.parsing import parse_file_safely
-from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest
 from keyfold.stream import Stream
 from spark_jobs.streams import METRICS
-from tests.keyfold.ingestion.test_admission import metric, put, quarantine
-from tests.keyfold.ingestion.test_batch import changed, crash_at, no_spark
-from tests.keyfold.ingestion.test_run import Crash, check_counts, rows
+from tests.landings import check_counts, local_runners, metric, put, quarantine, rows
+from tests.power_cuts import power_cut_at
 from tests.schemas import schema_of
-
-
-@pytest.fixture
-def landing(tmp_path: Path) -> Path:
-    (tmp_path / "landing").mkdir()
-    return tmp_path / "landing"
 
 
 def test_a_file_in_whose_place_a_link_leads_out_once_it_is_planned_is_quarantined(lakehouse: Lakehouse, landing: Path):
     path = put(landing / "cpu.json", metric(1))
-    with changed(fail_points, act=crash_at("plan: after", 1)), pytest.raises(Crash):
-        ingest(lakehouse, METRICS, landing, runners=no_spark(1))
+    with power_cut_at("plan: after"):
+        ingest(lakehouse, METRICS, landing, runners=local_runners(1))
     # With the content that was planned: else it would be a file that has changed, and wait.
     path.rename(landing.parent / "elsewhere.json")
     path.symlink_to(landing.parent / "elsewhere.json")
-    summary = ingest(lakehouse, METRICS, landing, runners=no_spark(1))
+    summary = ingest(lakehouse, METRICS, landing, runners=local_runners(1))
     assert (summary.accepted, summary.quarantined) == (0, 1)
     (reject,) = quarantine(lakehouse)
     assert reject["reason"].startswith("the link leads out of the landing folder")
@@ -72,20 +65,20 @@ def test_files_in_which_a_bit_has_flipped_are_read_or_quarantined_by_name_and_st
         flipped[bit // 8] ^= 1 << bit % 8
         (landing / f"{number:03d}.{ending}").write_bytes(flipped)
     put(landing / "last.json", metric(1))
-    summary = ingest(lakehouse, EVENTS, landing, runners=no_spark(1))
+    summary = ingest(lakehouse, EVENTS, landing, runners=local_runners(1))
     check_counts(lakehouse, summary, EVENTS)
     assert summary.files == flips + 1
     unreadable = [row for row in quarantine(lakehouse) if row["line"] is None]
     assert len({row["file"] for row in unreadable}) == len(unreadable) > flips // 5
     assert all(row["raw"] is None and row["reason"].startswith("the file ") for row in unreadable)
     assert "1.0" in {str(row[2]) for row in rows(lakehouse.events("metrics"))}
-    assert ingest(lakehouse, EVENTS, landing, runners=no_spark(1)).files == 0
+    assert ingest(lakehouse, EVENTS, landing, runners=local_runners(1)).files == 0
 
 
 def test_a_date_that_panics_polars_makes_its_file_unreadable(lakehouse: Lakehouse, landing: Path):
     (landing / "a.parquet").write_bytes(parquet(key=pa.array([1 << 30] * COUNT, pa.int32()).cast(pa.date32())))
     (landing / "b.parquet").write_bytes(parquet())
-    summary = ingest(lakehouse, EVENTS, landing, runners=no_spark(1))
+    summary = ingest(lakehouse, EVENTS, landing, runners=local_runners(1))
     assert (summary.files, summary.accepted) == (2, COUNT)
     assert {Path(row["file"]).name for row in quarantine(lakehouse)} == {"a.parquet"}
 
@@ -110,7 +103,7 @@ def test_a_file_whose_reader_crashes_is_tried_again_in_another_process(
 
     child.end_children()
     monkeypatch.setattr(child._Child, "__init__", starts_and_crashes)
-    summary = ingest(lakehouse, EVENTS, landing, runners=no_spark(1))
+    summary = ingest(lakehouse, EVENTS, landing, runners=local_runners(1))
     assert (summary.files, summary.accepted) == (2, accepted + 1)
     assert [row["reason"] for row in quarantine(lakehouse)] == [f"the file cannot be read: {reason}"] * (crashes - 1)
 

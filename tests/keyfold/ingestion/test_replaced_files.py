@@ -15,15 +15,14 @@ import pytest
 from keyfold.ingestion import split_reader
 from keyfold.ingestion.drift import find_drift
 from keyfold.ingestion.parsing import formats
-from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest
 from keyfold.storage import entries
 from spark_jobs.streams import METRICS
 from tests.entries import SECRET
-from tests.keyfold.ingestion.test_admission import metric, put, quarantine
-from tests.keyfold.ingestion.test_batch import changed, crash_at, no_spark
 from tests.keyfold.ingestion.test_hostile_files import parquet
-from tests.keyfold.ingestion.test_run import Crash, rows
+from tests.landings import local_runners, metric, put, quarantine, rows
+from tests.power_cuts import power_cut_at
 
 CONTENTS = {
     "json": metric(1).encode() + b"\n",
@@ -74,12 +73,12 @@ def test_what_has_taken_the_place_of_a_planned_file_costs_itself_alone(
     path.write_bytes(CONTENTS[form])
     put(landing / "other.json", metric(2))
     (tmp_path / "outside").write_text(SECRET)
-    with changed(fail_points, act=crash_at("plan: after", 1)), pytest.raises(Crash):
-        ingest(lakehouse, METRICS, landing, runners=no_spark(1))
+    with power_cut_at("plan: after"):
+        ingest(lakehouse, METRICS, landing, runners=local_runners(1))
     path.unlink()
     replace(path, tmp_path / "outside")
     with within_seconds(60):
-        summary = ingest(lakehouse, METRICS, landing, runners=no_spark(1))
+        summary = ingest(lakehouse, METRICS, landing, runners=local_runners(1))
     assert (summary.quarantined, summary.waiting) == (quarantined, waiting)
     assert [row[2] for row in rows(lakehouse.events("metrics"))] == [2.0]
     assert SECRET not in str(quarantine(lakehouse))
@@ -201,7 +200,7 @@ def test_no_row_comes_from_outside_whenever_a_link_is_put_in_the_way(
     put(landing / "other.json", metric(2))
     swaps: list[Path] = []
     SEAMS[seam](monkeypatch, swap_of(landing / below, tmp_path / "outside" / below, swaps, and_back=and_back))
-    summary = ingest(lakehouse, METRICS, landing, runners=no_spark(1))
+    summary = ingest(lakehouse, METRICS, landing, runners=local_runners(1))
     assert swaps == [landing / below]
     assert OUTSIDE not in values(lakehouse)
     # A digest that is swapped and put back has found nothing; its file is read as it is.
@@ -218,7 +217,7 @@ def test_a_link_within_the_folder_is_followed(lakehouse: Lakehouse, tmp_path: Pa
     (landing / "day" / f"cpu.{form}").symlink_to(f"../.files/cpu.{form}")
     # The landing folder may be a link itself: its owner has made it.
     (tmp_path / "link").symlink_to(landing)
-    ingest(lakehouse, METRICS, tmp_path / "link", runners=no_spark(1))
+    ingest(lakehouse, METRICS, tmp_path / "link", runners=local_runners(1))
     assert values(lakehouse) == {float(INSIDE)}
 
 

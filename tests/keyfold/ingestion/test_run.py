@@ -1,10 +1,6 @@
 """Ingest from landing folder to tables: counts, copies, and what a run left that broke off. DuckDB and plain Python are the oracles."""
 
-import json
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -12,61 +8,15 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import IngestCounts, IngestSummary, ingest_totals
-from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.ingestion import IngestCounts
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
-from keyfold.runners import Runners
 from keyfold.runs import ingest
-from keyfold.storage.place import Place
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Source, Stream
 from spark_jobs.streams import RIDE_POINTS
-from tests.schemas import schema_of
-
-SPARK = Runners("local")
-
-AnyPlace = TypeVar("AnyPlace", bound=Place)
-
-START = datetime(2016, 6, 21, 17, tzinfo=UTC)
-EVENTS = Stream(
-    name="clicks",
-    schema=schema_of("user string!, seq int64, at time!, note string"),
-    event_time="at",
-    event_id=("user", "seq"),
-    duplicate_window=timedelta(days=1),
-)
-
-
-def event(user: str = "u", seq: int | None = 1, hours: float = 0, note: str | None = None) -> dict[str, Any]:
-    return {"user": user, "seq": seq, "at": (START + timedelta(hours=hours)).isoformat(), "note": note}
-
-
-def land(path: AnyPlace, events: list[dict[str, Any]], *more: str) -> AnyPlace:
-    """Write a file of NDJSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [*(json.dumps(one) for one in events), *more]
-    path.write_text("".join(f"{line}\n" for line in lines))
-    return path
-
-
-def rows(path: Place) -> list[tuple[Any, ...]]:
-    """A Delta table's rows but for their arrival, sorted, read without Spark."""
-    table = DeltaTable(str(path)).to_pyarrow_table()
-    kept = table.select([name for name in table.schema.names if name != INGESTED_AT])
-    return sorted((tuple(row.values()) for row in kept.to_pylist()), key=repr)
-
-
-def tables(lakehouse: Lakehouse, stream: Stream = EVENTS) -> tuple[list[Any], list[Any], IngestCounts]:
-    events, quarantine = rows(lakehouse.events(stream.name)), rows(lakehouse.quarantine(stream.name))
-    return events, quarantine, ingest_totals(lakehouse, stream)
-
-
-def check_counts(lakehouse: Lakehouse, summary: IngestSummary, stream: Stream = EVENTS) -> None:
-    """What always holds."""
-    events, quarantine, totals = tables(lakehouse, stream)
-    assert summary.rows_read == summary.accepted + summary.quarantined + summary.duplicates
-    assert totals == summary.totals
-    assert totals.rows_read == totals.accepted + totals.quarantined + totals.duplicates
-    assert (len(events), len(quarantine)) == (totals.accepted, totals.quarantined)
+from tests.lake import LOCAL
+from tests.landings import EVENTS, START, check_counts, event, land, rows, tables
+from tests.power_cuts import power_cut_at
 
 
 @pytest.fixture
@@ -79,16 +29,16 @@ def test_real_rides_are_ingested_once(lakehouse: Lakehouse, real_data: Path):
     rides = real_data / "rides"
     source = duckdb.read_json(f"{rides}/*.gz")
     expected = source.aggregate("count(*), sum(point_idx), max(timestamp::TIMESTAMPTZ)").fetchall()
-    summary = ingest(lakehouse, RIDE_POINTS, rides, runners=SPARK)
+    summary = ingest(lakehouse, RIDE_POINTS, rides, runners=LOCAL)
     check_counts(lakehouse, summary, RIDE_POINTS)
     events = DeltaTable(str(lakehouse.events("ride_points"))).to_pyarrow_table()
     assert events.schema.names == [*RIDE_POINTS.schema.names, INGESTED_AT]
     found = duckdb.from_arrow(events).aggregate("count(*), sum(point_idx), max(timestamp)").fetchall()
     assert found == expected
     assert summary.files == len(list(rides.glob("*.gz")))
-    again = ingest(lakehouse, RIDE_POINTS, rides, runners=SPARK)
+    again = ingest(lakehouse, RIDE_POINTS, rides, runners=LOCAL)
     assert (again.files, again.rows_read, again.batches, again.totals) == (0, 0, 0, summary.totals)
-    workshop = ingest(lakehouse, RIDE_POINTS, real_data / "workshop", runners=SPARK)
+    workshop = ingest(lakehouse, RIDE_POINTS, real_data / "workshop", runners=LOCAL)
     check_counts(lakehouse, workshop, RIDE_POINTS)
     assert workshop.accepted == len((real_data / "workshop" / "one_ride.ndjson").read_text().splitlines())
 
@@ -104,7 +54,7 @@ def test_elements_of_a_list_are_events_each_once_and_all_are_counted(lakehouse: 
     ]
     land(landing / "a.json", [*lines, lines[0]], "{", '{"sensor": {"name": "d"}}')
     land(landing / "b.json", lines)
-    summary = ingest(lakehouse, stream, landing, runners=SPARK)
+    summary = ingest(lakehouse, stream, landing, runners=LOCAL)
     check_counts(lakehouse, summary, stream)
     events, quarantine, _ = tables(lakehouse, stream)
     assert events == [
@@ -124,7 +74,7 @@ def test_elements_of_a_list_are_events_each_once_and_all_are_counted(lakehouse: 
 def test_times_of_any_year_are_kept_or_rejected_but_block_nothing(lakehouse: Lakehouse, landing: Path):
     years = ("0001-01-01", "1500-02-28", "1899-12-31", "9999-12-31", "0000-01-01")
     land(landing / "a.json", [event("u", index) | {"at": f"{day}T00:00:00Z"} for index, day in enumerate(years)])
-    summary = ingest(lakehouse, EVENTS, landing, runners=SPARK)
+    summary = ingest(lakehouse, EVENTS, landing, runners=LOCAL)
     assert (summary.accepted, summary.quarantined) == (3, 2)
     assert [str(row[2])[:10] for row in rows(lakehouse.events("clicks"))] == ["0001-01-01", "1500-02-28", "1899-12-31"]
 
@@ -132,31 +82,17 @@ def test_times_of_any_year_are_kept_or_rejected_but_block_nothing(lakehouse: Lak
 # crashes
 
 
-class Crash(Exception):
-    """Stands for a kill at one moment."""
-
-
-def crash_at(point: str) -> Callable[[str], None]:
-    def act(reached: str) -> None:
-        if reached == point:
-            raise Crash
-
-    return act
-
-
 def test_another_source_finishes_what_a_crash_left_and_brings_no_copies(
     lakehouse: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     land(tmp_path / "one" / "a.json", [event("u", 1), event("u", 2)])
     land(tmp_path / "two" / "b.json", [event("u", 2), event("u", 3)])
-    with monkeypatch.context() as patch:
-        patch.setattr(fail_points, "act", crash_at("work: after"))
-        with pytest.raises(Crash):
-            ingest(lakehouse, EVENTS, tmp_path / "one", runners=SPARK)
-    summary = ingest(lakehouse, EVENTS, tmp_path / "two", runners=SPARK)
+    with power_cut_at("work: after"):
+        ingest(lakehouse, EVENTS, tmp_path / "one", runners=LOCAL)
+    summary = ingest(lakehouse, EVENTS, tmp_path / "two", runners=LOCAL)
     check_counts(lakehouse, summary)
     assert (summary.batches, summary.accepted, summary.duplicates) == (2, 3, 1)
-    assert ingest(lakehouse, EVENTS, tmp_path / "one", runners=SPARK).files == 0
+    assert ingest(lakehouse, EVENTS, tmp_path / "one", runners=LOCAL).files == 0
 
 
 # what people get wrong
@@ -164,11 +100,11 @@ def test_another_source_finishes_what_a_crash_left_and_brings_no_copies(
 
 def test_a_missing_landing_folder_says_what_to_do(lakehouse: Lakehouse):
     with pytest.raises(KeyfoldError, match="create it and put files of clicks into it"):
-        ingest(lakehouse, EVENTS, runners=SPARK)
+        ingest(lakehouse, EVENTS, runners=LOCAL)
 
 
 def test_an_empty_landing_folder_leaves_empty_tables_that_can_be_read(lakehouse: Lakehouse, landing: Path):
-    summary = ingest(lakehouse, EVENTS, landing, runners=SPARK)
+    summary = ingest(lakehouse, EVENTS, landing, runners=LOCAL)
     assert (summary.files, summary.batches, summary.totals) == (0, 0, IngestCounts())
     assert tables(lakehouse) == ([], [], IngestCounts())
     assert scan_table(lakehouse.events("clicks")).collect_schema().names() == [*EVENTS.schema.names, INGESTED_AT]

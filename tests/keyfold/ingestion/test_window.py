@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from deltalake import DeltaTable
@@ -24,8 +25,9 @@ from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import micros
 from tests.examples import examples
 from tests.keyfold.ingestion.kafka.listed_topic import Topic
-from tests.keyfold.ingestion.test_batch import CRASHES, changed, check_arrivals, ingest_after_crashes, no_spark, stored
-from tests.keyfold.ingestion.test_run import EVENTS, START, check_counts, event, land
+from tests.keyfold.ingestion.test_batch import check_arrivals, ingest_after_crashes, stored
+from tests.landings import EVENTS, START, check_counts, event, land, local_runners
+from tests.power_cuts import OF_INGEST
 
 DAY = timedelta(days=1)
 WINDOWED = replace(EVENTS, max_age=2 * DAY)
@@ -66,7 +68,7 @@ def told(lakehouse: Lakehouse) -> tuple[list[Any], list[str]]:
     st.integers(1, 4),
     st.sampled_from([1, 1 << 20]),
     st.integers(1, 3),
-    st.lists(st.tuples(st.sampled_from(CRASHES), st.integers(1, 3)), max_size=3),
+    st.lists(st.tuples(st.sampled_from(OF_INGEST), st.integers(1, 3)), max_size=3),
     st.booleans(),
 )
 def test_any_runs_splits_and_crashes_refuse_what_is_too_old_and_find_every_other_copy(
@@ -82,11 +84,11 @@ def test_any_runs_splits_and_crashes_refuse_what_is_too_old_and_find_every_other
     topic = Topic(2)
     with (
         TemporaryDirectory() as folder,
-        changed(batch, _SPLIT_BYTES=1),
-        changed(split_writer, ROWS_A_FILE=rows_a_file),
+        patch.multiple(batch, _SPLIT_BYTES=1),
+        patch.multiple(split_writer, ROWS_A_FILE=rows_a_file),
         topic.read() as source,
     ):
-        lakehouse, left, spark = Lakehouse(Path(folder) / "home"), list(crashes), no_spark(parallelism)
+        lakehouse, left, spark = Lakehouse(Path(folder) / "home"), list(crashes), local_runners(parallelism)
         given, most_bytes = ((source,), max_bytes + 2 * MESSAGE_BYTES) if of_topic else ((), max_bytes)
         for files, max_age, duplicate_window, is_lost in runs:
             stream = replace(EVENTS, max_age=max_age, duplicate_window=duplicate_window)
@@ -151,7 +153,7 @@ def lakehouse_with(tmp_path: Path, *hours: float, stream: Stream = WINDOWED) -> 
     lakehouse = Lakehouse(tmp_path / "home")
     for number, hour in enumerate(hours):
         land(lakehouse.landing("clicks") / f"{number:02}.json", [event(f"u{number}", 1, hour)])
-        ingest(lakehouse, stream, runners=no_spark(1))
+        ingest(lakehouse, stream, runners=local_runners(1))
     return lakehouse
 
 
@@ -173,7 +175,7 @@ def test_the_index_stays_as_small_as_the_window(tmp_path: Path):
     back_up(lakehouse, tmp_path / "backups")
     restore(tmp_path / "backups", restored)
     land(restored.landing("clicks") / "again.json", [event("u0", 1, 0), event("u28", 1, 28 * 12)])
-    summary = ingest(restored, WINDOWED, runners=no_spark(1))
+    summary = ingest(restored, WINDOWED, runners=local_runners(1))
     assert (summary.accepted, summary.quarantined, summary.duplicates) == (0, 1, 1)
     assert not summary.warnings
 
@@ -182,8 +184,8 @@ def test_a_rebuild_takes_events_of_any_age_from_all_its_folders(tmp_path: Path):
     lakehouse = lakehouse_with(tmp_path, 0, 500)
     other = tmp_path / "other"
     land(other / "a.json", [event("v", 1, 0), event("u1", 1, 500)])
-    assert ingest(lakehouse, WINDOWED, other, runners=no_spark(1)).quarantined == 1
-    summary = rebuild(lakehouse, WINDOWED, runners=no_spark(1))
+    assert ingest(lakehouse, WINDOWED, other, runners=local_runners(1)).quarantined == 1
+    summary = rebuild(lakehouse, WINDOWED, runners=local_runners(1))
     assert (summary.accepted, summary.quarantined, summary.duplicates) == (3, 0, 1)
 
 

@@ -36,10 +36,10 @@ from keyfold.storage.place import Place
 from keyfold.stream import INGESTED_AT
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import CLICK, LENGTH, TIME, clicks, notes, windows
-from tests.keyfold.keyed.without_spark import Cut, PowerCut
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake, minutes
 from tests.on_a_grid import moments
+from tests.power_cuts import Cut, PowerCut
 
 Clicks = list[tuple[str, datetime]]
 ARRIVED = CLICK.append(pa.field(INGESTED_AT, TIME))

@@ -13,8 +13,8 @@ from keyfold.keyed.job_run import run_job
 from keyfold.state.changing.promoting import promote
 from tests.folders import copy_folder, remove_folder
 from tests.keyfold.keyed.toy_jobs import totals
-from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.test_remedies import House, house
+from tests.lake import LOCAL
 
 __all__ = ["house"]
 
@@ -75,11 +75,11 @@ def fail(*_: object) -> None:
 
 def test_a_branch_that_has_read_another_history_is_not_promoted(house):
     backup = Backup(house)
-    run_job(house.lakehouse, totals(), Replay("again"), runners=SPARK)
+    run_job(house.lakehouse, totals(), Replay("again"), runners=LOCAL)
     promote(house.lakehouse, "totals", "again")
     house.land(("bob", 10))
     house.ingest()
-    run_job(house.lakehouse, totals(), Replay("again"), runners=SPARK)
+    run_job(house.lakehouse, totals(), Replay("again"), runners=LOCAL)
     backup.restore()
     house.ingest()
     with pytest.raises(KeyfoldError, match=rf"{OTHER_HISTORY}.*make the branch again: `keyfold try totals again`"):

@@ -3,6 +3,7 @@
 import itertools
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import duckdb
 import polars as pl
@@ -33,8 +34,6 @@ from keyfold.lakehouse.reading import scan_table
 from keyfold.maintenance.compaction import compact
 from keyfold.runners import Runners
 from tests.examples import examples
-from tests.keyfold.ingestion.test_batch import changed
-from tests.keyfold.keyed.without_spark import Cut, PowerCut
 from tests.keyfold.lakehouse.test_merging import (
     KEYS,
     NO_SPARK,
@@ -45,6 +44,7 @@ from tests.keyfold.lakehouse.test_merging import (
     merge_after_a_full_disk,
     value,
 )
+from tests.power_cuts import Cut, PowerCut
 
 SMALL = {"_RECENT": 6_000, "_SHARE": 4, "_MANY": 4}
 HASHABLE = [pa.string(), pa.int64(), pa.bool_()]
@@ -96,14 +96,14 @@ def test_any_batches_leave_the_rows_of_a_dictionary_in_leaves_that_do_not_overla
     schema, batches = history
     with (
         TemporaryDirectory() as folder,
-        changed(merging, _RECENT=recent, _SHARE=4, _MANY=4, _TOGETHER=together),
-        changed(leaves, _LARGEST=largest, _MOST=64),
+        patch.multiple(merging, _RECENT=recent, _SHARE=4, _MANY=4, _TOGETHER=together),
+        patch.multiple(leaves, _LARGEST=largest, _MOST=64),
     ):
         table = Divided(Path(folder) / "t", schema)
         for number, (rows, then) in enumerate(batches):
             files = table.staged(rows, parts)
             if then == "cut off":
-                with changed(fail_points, act=Cut("merge: rows written")):
+                with patch.object(fail_points, "act", Cut("merge: rows written")):
                     try:
                         table.merge(files, number)
                     except PowerCut:

@@ -30,7 +30,7 @@ from keyfold.runs.chains import refresh_with_consumers
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import RIDE_POINTS, SALES
 from tests.keyfold.keyed.test_jobs_on_jobs import HOURLY, NOON, Site, adding_up
-from tests.keyfold.keyed.without_spark import SPARK
+from tests.lake import LOCAL
 
 DELIVERIES = 3
 JOB = build_job(JOBS["ride_summaries"], {"close": "complete", "key_groups": 2})
@@ -48,9 +48,9 @@ def deliver(lakehouse, stream, name, content):
 def work(lakehouse):
     """Ingest what has landed, and run both jobs: one with timers, one that replaces rows of a table."""
     for stream in (RIDE_POINTS, SALES):
-        ingest(lakehouse, stream, settle=timedelta(0), runners=SPARK)
+        ingest(lakehouse, stream, settle=timedelta(0), runners=LOCAL)
     for job in (JOB, TOTALS):
-        run_job(lakehouse, job, runners=SPARK)
+        run_job(lakehouse, job, runners=LOCAL)
 
 
 def rows(lakehouse):
@@ -114,8 +114,8 @@ def small_lakehouse(home):
 def whole_lakehouse(home):
     """A lakehouse of one stream and one job, as after their first runs."""
     lakehouse = small_lakehouse(home)
-    ingest(lakehouse, SALES, settle=timedelta(0), runners=SPARK)
-    run_job(lakehouse, TOTALS, runners=SPARK)
+    ingest(lakehouse, SALES, settle=timedelta(0), runners=LOCAL)
+    run_job(lakehouse, TOTALS, runners=LOCAL)
     return lakehouse
 
 
@@ -259,7 +259,7 @@ def test_a_table_that_goes_to_its_address_while_it_is_listed_is_backed_up(tmp_pa
     with monkeypatch.context() as cutting:
         cutting.setattr(fail_points, "act", cut_off)
         with pytest.raises(InterruptedError):
-            run_job(lakehouse, TOTALS, FullRefresh(), runners=SPARK)
+            run_job(lakehouse, TOTALS, FullRefresh(), runners=LOCAL)
 
     def after_it_went(table):
         finish_going_live(lakehouse, TOTALS.name)

@@ -1,58 +1,17 @@
 """Ingest that goes on takes what lands, looks at little, and ends when told."""
 
 import os
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import timedelta
 
 import polars as pl
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import ingest_totals
-from keyfold.lakehouse import Lakehouse
-from keyfold.runners import Runners
-from keyfold.runs import ingest, ingest_continuously, source_changes
-from tests.keyfold.ingestion.test_run import EVENTS, event, land
+from keyfold.runs import ingest, source_changes
+from tests.lake import LOCAL
+from tests.landings import AT_ONCE, EVENTS, accepted, event, going_on, land
 from tests.waiting import wait_until
-
-SPARK = Runners("local")
-"""As much of Spark as the ingest of small files asks for: it reads them itself."""
-
-NOW = timedelta(0)
-
-
-@pytest.fixture
-def landing(tmp_path):
-    folder = tmp_path / "landing"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def lakehouse(tmp_path):
-    return Lakehouse(tmp_path / "home")
-
-
-@contextmanager
-def going_on(lakehouse, landing, **options):
-    """Ingest in the background, and its summary once it was told to stop."""
-    stop, ended = threading.Event(), {}
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(
-            ingest_continuously, lakehouse, EVENTS, landing, stop=stop, runners=SPARK, **{"settle": NOW, **options}
-        )
-        try:
-            yield ended
-        finally:
-            stop.set()
-            ended["summary"] = running.result(60)
-
-
-def accepted(lakehouse):
-    return ingest_totals(lakehouse, EVENTS).accepted
 
 
 def test_files_are_read_as_they_land_in_subfolders_that_are_new_too(lakehouse, landing):
@@ -74,9 +33,9 @@ def test_nobody_else_ingests_the_stream_meanwhile_and_the_next_run_goes_on_where
     with going_on(lakehouse, landing):
         wait_until(lambda: accepted(lakehouse) == 1)
         with pytest.raises(KeyfoldError, match="already running"):
-            ingest(lakehouse, EVENTS, landing, settle=NOW, runners=SPARK)
+            ingest(lakehouse, EVENTS, landing, settle=AT_ONCE, runners=LOCAL)
     land(landing / "b.ndjson", [event(seq=2)])
-    assert ingest(lakehouse, EVENTS, landing, settle=NOW, runners=SPARK).accepted == 1
+    assert ingest(lakehouse, EVENTS, landing, settle=AT_ONCE, runners=LOCAL).accepted == 1
 
 
 def test_a_folder_as_it_was_makes_no_run_and_one_that_changed_in_the_tick_of_the_look_makes_one_more(landing):

@@ -6,14 +6,15 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from keyfold import Lakehouse, Locked, Runners, Stream, ingest, required, run
+from keyfold import Lakehouse, Locked, Stream, ingest, required, run
 from keyfold.lakehouse import exclusive
 from keyfold.operators import count, interval_join, windows
 from keyfold.runs.erasing import erase
 from keyfold.state.changing.audit import Author
+from tests.lake import LOCAL
 
 BY = Author("dpo@example.org", "request 17")
-LOCAL = Runners("local")
+
 AT, USER = pa.timestamp("us", tz="UTC"), required("user", pa.string(), "Who it is")
 ORDERS = Stream("orders", [USER, ("at", AT), ("shop", pa.string())], event_time="at")
 VISITS = Stream("visits", [USER, ("seen", AT), ("page", pa.string())], event_time="seen")

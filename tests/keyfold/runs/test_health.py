@@ -16,10 +16,9 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.runs import metrics, metrics_server
 from keyfold.runs.health import Health, health_of_job, health_of_stream
 from keyfold.runs.metrics import served
-from tests.keyfold.ingestion.test_run import EVENTS, event, land
-from tests.keyfold.keyed.without_spark import SPARK
-from tests.keyfold.runs.test_continuous_ingest import accepted, going_on
 from tests.keyfold.state.job_histories import History, put
+from tests.lake import LOCAL
+from tests.landings import EVENTS, accepted, event, going_on, land
 from tests.waiting import wait_until
 
 RIDES = Health("rides", "job", "running", "", datetime.now(UTC), pending=timedelta(seconds=3))
@@ -57,7 +56,7 @@ def test_a_job_tells_of_its_events_rows_watermark_and_last_batch(tmp_path, port,
         assert ask(port, "/health") == (200, "ok\n")
         assert values(ask(port, "/metrics")[1])['keyfold_batches_total{keyed_job="anomaly_predictions"}'] == 0
         put(lakehouse, job.only_input.stream.name, part)
-        summary = run_job(lakehouse, job, runners=SPARK)
+        summary = run_job(lakehouse, job, runners=LOCAL)
         found = values(ask(port, "/metrics")[1])
         assert ask(port, "/nothing")[0] == 404
     labels = 'keyed_job="anomaly_predictions"'
@@ -85,7 +84,7 @@ def test_a_first_batch_that_stays_planned_and_not_done_is_told_as_stalled(tmp_pa
     lakehouse, job = Lakehouse(tmp_path), History("anomaly_predictions", {"order": "arrival"}).job()
     put(lakehouse, job.only_input.stream.name, History("anomaly_predictions").parts()[0])
     with pytest.raises(KeyfoldError, match="the model is broken"):
-        run_job(lakehouse, replace(job, step=broken), runners=SPARK)
+        run_job(lakehouse, replace(job, step=broken), runners=LOCAL)
     with served(str(port), lambda: health_of_job(lakehouse, job.name)):
         assert ask(port, "/health") == (200, "ok\n")
         monkeypatch.setattr(metrics, "STALLED", timedelta(seconds=-1))

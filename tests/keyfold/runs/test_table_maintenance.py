@@ -12,10 +12,9 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import maintain
 from keyfold.runs import ingest, table_maintenance
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest, tables_of_job
-from tests.keyfold.ingestion.test_run import EVENTS, event, land
-from tests.keyfold.keyed.without_spark import SPARK
-from tests.keyfold.runs.test_continuous_ingest import SPARK as SPARK_OF_INGEST
 from tests.keyfold.state.job_histories import History, put
+from tests.lake import LOCAL
+from tests.landings import EVENTS, event, land
 
 HISTORY = History("anomaly_predictions", {"order": "arrival", "emit": "all", "model": "ewma"})
 
@@ -24,7 +23,7 @@ def run(lakehouse, job, parts, every, **options):
     with TableMaintenance(lakehouse, lambda: tables_of_job(lakehouse, job), every, **options) as maintenance:
         for part in parts:
             put(lakehouse, job.only_input.stream.name, part)
-            run_job(lakehouse, job, options=RunOptions(on_batch=lambda *_: maintenance.after_batch()), runners=SPARK)
+            run_job(lakehouse, job, options=RunOptions(on_batch=lambda *_: maintenance.after_batch()), runners=LOCAL)
 
 
 def files(lakehouse):
@@ -70,7 +69,7 @@ def test_files_of_an_event_table_are_joined_beside_the_batches_and_batches_wait_
     with TableMaintenance(lakehouse, lambda: tables_of_ingest(lakehouse, EVENTS), every=3) as maintenance:
         for number in range(9):
             land(landing / f"{number}.ndjson", [event(seq=number)])
-            ingest(lakehouse, EVENTS, landing, on_batch=lambda _: maintenance.after_batch(), runners=SPARK_OF_INGEST)
+            ingest(lakehouse, EVENTS, landing, on_batch=lambda _: maintenance.after_batch(), runners=LOCAL)
         # Nothing was joined yet, and nine batches are through.
         assert ingest_totals(lakehouse, EVENTS).accepted == 9
         assert not joined

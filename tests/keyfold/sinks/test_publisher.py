@@ -26,8 +26,8 @@ from keyfold.sinks.publisher import Publisher, kafka_sinks, publish
 from tests.folders import copy_folder, move_folder, remove_folder
 from tests.kafka_broker import Broker
 from tests.keyfold.keyed.toy_jobs import totals, windows
-from tests.keyfold.keyed.without_spark import Cut, PowerCut
 from tests.lake import Lake
+from tests.power_cuts import Cut, PowerCut
 
 JOB = windows()
 

@@ -8,9 +8,9 @@ from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.changing.moving import move, plan_change
 from spark_jobs.simulation.telemetry import GEOFENCES
-from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import END, History, put
 from tests.keyfold.state.test_round_trip import accounted_for, copies_of, counted
+from tests.lake import LOCAL
 
 MOVES = [
     ("ride_summaries", {"close": "complete"}),
@@ -33,17 +33,17 @@ def test_the_way_back_of_a_parameter_with_a_column_of_its_own_is_a_refresh(tmp_p
     history, lakehouse = History(job), Lakehouse(tmp_path)
     there = history.job(timeout_in="processing_time")
     put(lakehouse, there.only_input.stream.name, history.parts()[0])
-    run_job(lakehouse, there, runners=SPARK)
+    run_job(lakehouse, there, runners=LOCAL)
     assert plan_change(lakehouse, history.job()).verdict == "refresh"
     with pytest.raises(KeyfoldError, match="--full-refresh"):
-        move(lakehouse, history.job(), yes=True, runners=SPARK)
+        move(lakehouse, history.job(), yes=True, runners=LOCAL)
 
 
 def test_what_a_file_says_that_a_parameter_names_decides_and_not_its_path(tmp_path):
     history, lakehouse, copy = History("fleet_warnings"), Lakehouse(tmp_path / "home"), tmp_path / "copy.geojson"
     there = history.job(geofences=str(GEOFENCES))
     put(lakehouse, there.only_input.stream.name, history.parts()[0])
-    run_job(lakehouse, there, runners=SPARK)
+    run_job(lakehouse, there, runners=LOCAL)
     copy.write_bytes(GEOFENCES.read_bytes())
     assert plan_change(lakehouse, history.job(geofences=str(copy))).verdict == "free"
     assert plan_change(lakehouse, history.job()).verdict == "refresh"
@@ -57,13 +57,13 @@ def test_a_job_moved_to_another_value_goes_on_and_every_event_is_accounted_for(t
     lakehouse, parts = Lakehouse(tmp_path), history.parts()
     for part in parts[:2]:
         put(lakehouse, one.only_input.stream.name, part)
-        run_job(lakehouse, one, runners=SPARK)
+        run_job(lakehouse, one, runners=LOCAL)
     assert {change.setting for change in plan_change(lakehouse, two).changes} >= {f"parameter {one}" for one in changed}
-    move(lakehouse, two, yes=True, runners=SPARK)
+    move(lakehouse, two, yes=True, runners=LOCAL)
     for part in parts[2:]:
         put(lakehouse, two.only_input.stream.name, part)
-        summary = run_job(lakehouse, two, runners=SPARK)
+        summary = run_job(lakehouse, two, runners=LOCAL)
         assert accounted_for(lakehouse, two) == counted(two, summary.totals.events)
-    summary = run_job(lakehouse, two, Incremental(advance_to=END), runners=SPARK)
+    summary = run_job(lakehouse, two, Incremental(advance_to=END), runners=LOCAL)
     assert summary.totals.events == copies_of(two, parts)
     assert accounted_for(lakehouse, two) == counted(two, summary.totals.events)

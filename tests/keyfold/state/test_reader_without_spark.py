@@ -27,7 +27,7 @@ from keyfold.state.rows.keys import wanted_keys
 from keyfold.state.rows.lines import json_lines
 from tests.examples import examples
 from tests.keyfold.keyed.toy_jobs import clicks, windows
-from tests.keyfold.keyed.without_spark import SPARK
+from tests.lake import LOCAL
 from tests.on_a_grid import moments
 
 USERS = ["ann", "bob", "cat", "dan", "eve", "fay"]
@@ -50,7 +50,7 @@ def run(lakehouse, job, batches):
     lakehouse.events("clicks").parent.mkdir(parents=True, exist_ok=True)
     for batch in batches:
         clicks(*batch).write_delta(str(lakehouse.events("clicks")), mode="append")
-        run_job(lakehouse, job, runners=SPARK)
+        run_job(lakehouse, job, runners=LOCAL)
 
 
 def same(found, expected):

@@ -19,10 +19,9 @@ from keyfold.state.reading.reader import read_state
 from keyfold.state.rows.lines import json_lines
 from keyfold.testing import combined
 from spark_jobs.jobs.registry import JOBS
-from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import END, HISTORIES, History, put
 from tests.keyfold.state.local_state import frames_of_state
-from tests.lake import Lake
+from tests.lake import LOCAL, Lake
 
 FIRST = {history.name: history for history in reversed(HISTORIES)}
 every_job = pytest.mark.parametrize(
@@ -47,9 +46,9 @@ def run(lakehouse, job, parts, *, to_the_end=False):
     summary = None
     for part in parts:
         put(lakehouse, job.only_input.stream.name, part)
-        summary = run_job(lakehouse, job, runners=SPARK)
+        summary = run_job(lakehouse, job, runners=LOCAL)
     if to_the_end:
-        summary = run_job(lakehouse, job, Incremental(advance_to=END), runners=SPARK)
+        summary = run_job(lakehouse, job, Incremental(advance_to=END), runners=LOCAL)
     assert summary is not None
     return summary
 
@@ -154,7 +153,7 @@ def test_state_that_is_read_and_seeded_goes_on_as_if_it_had_never_stopped(tmp_pa
     path = tmp_path / "state.jsonl"
     # As `keyfold state read --to` writes it.
     path.write_text("".join(f"{line}\n" for line in json_lines(read)))
-    told = bootstrap(seeded, job, Bootstrap(str(path)), yes=True, runners=SPARK)
+    told = bootstrap(seeded, job, Bootstrap(str(path)), yes=True, runners=LOCAL)
     assert (told.checked.rows, told.new_rows, told.checked.left_empty) == (read.height, 0, ())
     assert told.checked.events == whole.begun_with.totals.open_events
     assert_frame_equal(state_of(seeded, job), state_of(whole.begun, job), check_row_order=False, check_exact=True)
@@ -175,7 +174,7 @@ def test_a_job_moved_to_other_key_groups_goes_on_as_if_it_had_never_stopped(tmp_
     job, parts, whole = history.job(), history.parts(), whole_of(history)
     other = history.job(key_groups=13)
     moved = copied(whole.begun, tmp_path, "moved")
-    told = move(moved, other, yes=True, runners=SPARK)
+    told = move(moved, other, yes=True, runners=LOCAL)
     assert told.rows == told.rows_before == state_of(whole.begun, job).height
     before = tables_of(whole.begun, job)
     for table in job.tables:

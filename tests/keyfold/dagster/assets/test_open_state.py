@@ -22,8 +22,7 @@ from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS
 from tests.folders import simulate_into
-from tests.keyfold.keyed.without_spark import SPARK
-from tests.lake import Lake
+from tests.lake import LOCAL, Lake
 
 JOB = build_job(RIDE_SUMMARIES)
 
@@ -33,8 +32,8 @@ def ran(new_home) -> tuple[Lakehouse, KeyedDone]:
     """Rides that were ingested and summarized, and the journal's last word of them."""
     lakehouse = new_home("open")
     simulate_into(lakehouse.landing("ride_points"), "ride_points", size=40, seed=4, files=4)
-    ingest(lakehouse, RIDE_POINTS, runners=SPARK)
-    run_job(lakehouse, JOB, runners=SPARK)
+    ingest(lakehouse, RIDE_POINTS, runners=LOCAL)
+    run_job(lakehouse, JOB, runners=LOCAL)
     done = Lake(lakehouse).done(JOB.name)
     return lakehouse, done
 

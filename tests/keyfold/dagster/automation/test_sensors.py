@@ -20,7 +20,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.runs import ingest
 from spark_jobs.streams import RIDE_POINTS
-from tests.keyfold.ingestion.test_batch import no_spark
+from tests.landings import local_runners
 
 SECOND = 1_000_000_000
 NOW = 1_000 * SECOND
@@ -244,7 +244,7 @@ def test_new_files_start_one_run_and_are_reported_on_the_landing_asset(instance,
     assert request.run_key is None
     assert event.asset_key == dg.AssetKey("ride_points_landing")
     assert event.metadata["new_files"].value == 2
-    ingest(lakehouse, RIDE_POINTS, runners=no_spark(1))
+    ingest(lakehouse, RIDE_POINTS, runners=local_runners(1))
     assert "no new files" in str(tick(instance, lakehouse, cursor=told.cursor))
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +14,7 @@ from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.ingestion.kafka.messages import Messages
 from keyfold.ingestion.kafka.offsets import OffsetRange, TopicState
 from keyfold.ingestion.kafka.topic import KafkaTopic
-from tests.keyfold.ingestion.test_batch import changed
-from tests.keyfold.ingestion.test_run import event
+from tests.landings import event
 
 
 class Topic:
@@ -39,9 +39,9 @@ class Topic:
     def read(self) -> Iterator[KafkaTopic]:
         """Have ingest read it in place of a broker's."""
         with (
-            changed(split_reader, TopicReader=self.reader),
-            changed(ingest_plans, topic_state=self.state),
-            changed(ingest_run, topic_id=self.id),
+            patch.multiple(split_reader, TopicReader=self.reader),
+            patch.multiple(ingest_plans, topic_state=self.state),
+            patch.multiple(ingest_run, topic_id=self.id),
         ):
             yield KafkaTopic("t", settings=KafkaSettings("127.0.0.1:1"))
 

@@ -19,8 +19,8 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest
 from tests.examples import examples
 from tests.kafka_broker import Broker
-from tests.keyfold.ingestion.kafka.test_with_a_broker import SPARK, numbers, quarantine
-from tests.keyfold.ingestion.test_run import EVENTS, check_counts, event
+from tests.keyfold.ingestion.kafka.test_with_a_broker import LOCAL, numbers, quarantine
+from tests.landings import EVENTS, check_counts, event
 
 SETTINGS = KafkaSettings("127.0.0.1:1", {"schema.registry.url": "mock://tests"})
 LONGEST = 1 << 24
@@ -145,7 +145,7 @@ def test_a_topic_in_avro_comes_into_the_table_and_what_is_of_no_schema_into_quar
     settings = KafkaSettings.from_environment(
         {"KEYFOLD_KAFKA_BOOTSTRAP": broker.bootstrap, "KEYFOLD_KAFKA_CONF": "schema.registry.url=mock://tests"}
     )
-    check_counts(lakehouse, ingest(lakehouse, EVENTS, KafkaTopic(topic, settings=settings), runners=SPARK))
+    check_counts(lakehouse, ingest(lakehouse, EVENTS, KafkaTopic(topic, settings=settings), runners=LOCAL))
     assert numbers(lakehouse) == [*range(21)]
     (rejected,) = quarantine(lakehouse)
     assert rejected["line"] == 20

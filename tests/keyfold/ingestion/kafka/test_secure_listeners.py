@@ -18,8 +18,8 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest
 from tests.kafka_broker import PASSWORD, USER, Broker
 from tests.kafka_certificates import KEY_PASSWORD, why_no_certificates
-from tests.keyfold.ingestion.kafka.test_with_a_broker import SPARK, numbers, produce
-from tests.keyfold.ingestion.test_run import EVENTS, event
+from tests.keyfold.ingestion.kafka.test_with_a_broker import LOCAL, numbers, produce
+from tests.landings import EVENTS, event
 
 SECRETS = (PASSWORD, KEY_PASSWORD)
 
@@ -68,10 +68,10 @@ def test_what_is_right_works_what_is_wrong_is_refused_and_no_secret_shows(
     monkeypatch.setenv("KEYFOLD_KAFKA_CONF", as_text(wrong))
     told: list[str] = []
     with pytest.raises(KeyfoldError, match=r"does not answer|refuses its settings") as refused:
-        ingest(Lakehouse(home), EVENTS, KafkaTopic(topic), runners=SPARK)
+        ingest(Lakehouse(home), EVENTS, KafkaTopic(topic), runners=LOCAL)
     monkeypatch.setenv("KEYFOLD_KAFKA_CONF", as_text(conf))
     source = KafkaTopic(topic)
-    ingest(Lakehouse(home), EVENTS, source, runners=SPARK)
+    ingest(Lakehouse(home), EVENTS, source, runners=LOCAL)
     assert numbers(Lakehouse(home)) == [1]
     told += [str(refused.value), repr(refused.value), repr(source), repr(source.settings), *capfd.readouterr()]
     told += [file.read_bytes().decode("latin-1") for file in home.rglob("*") if file.is_file()]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import polars as pl
 import pyarrow as pa
@@ -21,16 +22,16 @@ from keyfold.ingestion.kafka import messages
 from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.ingestion.kafka.offsets import MESSAGE_BYTES
 from keyfold.ingestion.kafka.topic import KafkaTopic
-from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.runs import ingest, ingest_continuously
 from keyfold.stream import INGESTED_AT, Source
 from tests.kafka_broker import Broker
-from tests.keyfold.ingestion.test_batch import CRASHES, changed, crash_at, no_spark
-from tests.keyfold.ingestion.test_run import EVENTS, Crash, check_counts, event, land, rows
+from tests.landings import EVENTS, check_counts, event, land, local_runners, rows
+from tests.power_cuts import OF_INGEST, power_cut_at
 from tests.waiting import wait_until
 
-SPARK: Any = no_spark(2)
+LOCAL: Any = local_runners(2)
 
 
 def produce(broker: Broker, topic: str, values: Sequence[Any], partition: int = 0, **more: Any) -> None:
@@ -60,20 +61,20 @@ def lose(broker: Broker, topic: str, before: int) -> None:
 
 
 # At any point, and any number of times, without a broker: `tests/keyfold/ingestion/test_window.py`.
-@pytest.mark.parametrize("point", CRASHES[::4])
+@pytest.mark.parametrize("point", OF_INGEST[::4])
 def test_each_message_comes_once_wherever_a_run_is_killed(broker: Broker, tmp_path: Path, point: str):
     topic, lakehouse = broker.topic(partitions=2), Lakehouse(tmp_path)
     source = reading(broker, topic)
     produce(broker, topic, [event("u", seq) for seq in range(0, 40, 2)], 0)
     produce(broker, topic, [*(event("u", seq) for seq in range(1, 40, 2)), "rubbish", event("u", 3)], 1)
     small = 15 * MESSAGE_BYTES
-    with changed(fail_points, act=crash_at(point, 2 if point == "commit: one table" else 1)), pytest.raises(Crash):
-        ingest(lakehouse, EVENTS, source, max_bytes_per_batch=small, runners=SPARK)
+    with power_cut_at(point, 2 if point == "commit: one table" else 1):
+        ingest(lakehouse, EVENTS, source, max_bytes_per_batch=small, runners=LOCAL)
     # What comes meanwhile is not part of the plan that is played again.
     produce(broker, topic, [event("u", 100)], 0)
     planned = [plan.topic for plan in ingest_journal(lakehouse, "clicks").pending()]
     unfinished = is_unfinished(lakehouse, "clicks")
-    check_counts(lakehouse, ingest(lakehouse, EVENTS, source, max_bytes_per_batch=small, runners=SPARK))
+    check_counts(lakehouse, ingest(lakehouse, EVENTS, source, max_bytes_per_batch=small, runners=LOCAL))
     assert unfinished or not planned
     assert numbers(lakehouse) == [*range(40), 100]
     assert [(row["raw"], row["file"], row["line"]) for row in quarantine(lakehouse)] == [
@@ -81,7 +82,7 @@ def test_each_message_comes_once_wherever_a_run_is_killed(broker: Broker, tmp_pa
     ]
     totals = ingest_totals(lakehouse, EVENTS)
     assert (totals.rows_read, totals.duplicates, totals.files) == (43, 1, 0)
-    again = ingest(lakehouse, EVENTS, source, runners=SPARK)
+    again = ingest(lakehouse, EVENTS, source, runners=LOCAL)
     assert (again.rows_read, again.batches) == (0, 0)
 
 
@@ -103,16 +104,16 @@ def test_aborted_and_open_transactions_are_not_read_and_their_marks_are_passed_o
     producer.flush()
     # Brokers write a transaction's mark a moment after they have answered: up to the open one all must be there.
     wait_until(lambda: broker.end(topic, IsolationLevel.READ_COMMITTED) == 24)
-    check_counts(lakehouse, ingest(lakehouse, EVENTS, source, runners=SPARK))
+    check_counts(lakehouse, ingest(lakehouse, EVENTS, source, runners=LOCAL))
     assert numbers(lakehouse) == [*range(5), *range(20, 25)]
     # One offset a batch: most hold nothing but a mark, or what was aborted.
     other = Lakehouse(lakehouse.home / "other")
-    ingest(other, EVENTS, source, max_bytes_per_batch=MESSAGE_BYTES, runners=SPARK)
+    ingest(other, EVENTS, source, max_bytes_per_batch=MESSAGE_BYTES, runners=LOCAL)
     assert numbers(other) == numbers(lakehouse)
     assert len(ingest_journal(other, "clicks").recent()) == 24
     producer.commit_transaction(30)
     wait_until(lambda: broker.end(topic, IsolationLevel.READ_COMMITTED) == 26)
-    ingest(lakehouse, EVENTS, source, runners=SPARK)
+    ingest(lakehouse, EVENTS, source, runners=LOCAL)
     assert numbers(lakehouse)[-1] == 99
 
 
@@ -122,19 +123,19 @@ def test_a_first_run_begins_at_a_time(broker: Broker, lakehouse: Lakehouse):
     for seq in range(6):
         at = int((noon + timedelta(minutes=seq)).timestamp() * 1000)
         produce(broker, topic, [event("u", seq)], timestamp=at)
-    ingest(lakehouse, EVENTS, reading(broker, topic, start=noon + timedelta(minutes=4)), runners=SPARK)
+    ingest(lakehouse, EVENTS, reading(broker, topic, start=noon + timedelta(minutes=4)), runners=LOCAL)
     assert numbers(lakehouse) == [4, 5]
 
 
 def test_messages_that_retention_took_are_an_error_or_a_row_in_quarantine(broker: Broker, lakehouse: Lakehouse):
     topic = broker.topic()
     produce(broker, topic, [event("u", seq) for seq in range(4)])
-    ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
+    ingest(lakehouse, EVENTS, reading(broker, topic), runners=LOCAL)
     produce(broker, topic, [event("u", seq) for seq in range(4, 10)])
     lose(broker, topic, 7)
     with pytest.raises(KeyfoldError, match=r"offsets 4 to 6 of partition 0 were deleted .*--on-gap record"):
-        ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
-    check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic, on_gap="record"), runners=SPARK))
+        ingest(lakehouse, EVENTS, reading(broker, topic), runners=LOCAL)
+    check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic, on_gap="record"), runners=LOCAL))
     assert numbers(lakehouse) == [0, 1, 2, 3, 7, 8, 9]
     [gap] = quarantine(lakehouse)
     assert (gap["file"], gap["line"]) == (f"kafka://{topic}/0", 4)
@@ -144,12 +145,12 @@ def test_messages_that_retention_took_are_an_error_or_a_row_in_quarantine(broker
 def test_messages_that_go_between_plan_and_reading_are_found_out(broker: Broker, lakehouse: Lakehouse):
     topic = broker.topic()
     produce(broker, topic, [event("u", seq) for seq in range(10)])
-    with changed(fail_points, act=crash_at("plan: after", 1)), pytest.raises(Crash):
-        ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
+    with power_cut_at("plan: after"):
+        ingest(lakehouse, EVENTS, reading(broker, topic), runners=LOCAL)
     lose(broker, topic, 6)
     with pytest.raises(KeyfoldError, match=r"offsets 0 to 5 of partition 0 were deleted"):
-        ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
-    check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic, on_gap="record"), runners=SPARK))
+        ingest(lakehouse, EVENTS, reading(broker, topic), runners=LOCAL)
+    check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic, on_gap="record"), runners=LOCAL))
     assert numbers(lakehouse) == [6, 7, 8, 9]
     assert [row["line"] for row in quarantine(lakehouse)] == [0]
 
@@ -157,17 +158,17 @@ def test_messages_that_go_between_plan_and_reading_are_found_out(broker: Broker,
 def test_a_topic_made_anew_is_refused_until_it_is_said_to_be_another(broker: Broker, lakehouse: Lakehouse):
     topic = broker.topic()
     produce(broker, topic, [event("u", seq) for seq in range(3)])
-    ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
+    ingest(lakehouse, EVENTS, reading(broker, topic), runners=LOCAL)
     produce(broker, topic, [event("u", 50)])
-    with changed(fail_points, act=crash_at("plan: after", 1)), pytest.raises(Crash):
-        ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
+    with power_cut_at("plan: after"):
+        ingest(lakehouse, EVENTS, reading(broker, topic), runners=LOCAL)
     broker.delete_topic(topic)
     broker.topic(name=topic)
     produce(broker, topic, [event("v", seq) for seq in range(10, 15)])
     with pytest.raises(KeyfoldError, match=r"is not the one that was read before"):
-        ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
+        ingest(lakehouse, EVENTS, reading(broker, topic), runners=LOCAL)
     for _ in range(2):
-        check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic, anew=True), runners=SPARK))
+        check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic, anew=True), runners=LOCAL))
         assert numbers(lakehouse) == [0, 1, 2, 10, 11, 12, 13, 14]
     # What was planned of the old one and never read is told.
     assert [(row["file"], row["line"]) for row in quarantine(lakehouse)] == [(f"kafka://{topic}/0", 3)]
@@ -185,7 +186,7 @@ def test_a_tombstone_is_an_event_of_a_stream_with_a_column_for_it(broker: Broker
     )
     produce(broker, topic, [event("lies", 1), None, "{}", "rubbish", event("lies", 2)], key="ann")
     produce(broker, topic, [None])
-    ingest(lakehouse, stream, reading(broker, topic), runners=SPARK)
+    ingest(lakehouse, stream, reading(broker, topic), runners=LOCAL)
     table = pl.read_delta(str(lakehouse.events("clicks"))).sort("seq", "deleted", nulls_last=True)
     assert table.select("user", "seq", "deleted").rows() == [
         ("ann", 1, False),
@@ -207,7 +208,7 @@ def test_keys_headers_and_the_broker_s_time_come_along(broker: Broker, lakehouse
     produce(broker, topic, [event("lies", 1), "rubbish"], key="ann", headers=[("trace", b"old"), ("trace", b"new")])
     produce(broker, topic, [event("lies", 2)], key=b"\xff", headers={"other": b"x"})
     time.sleep(0.3)
-    ingest(lakehouse, stream, reading(broker, topic), runners=SPARK)
+    ingest(lakehouse, stream, reading(broker, topic), runners=LOCAL)
     [row] = DeltaTable(str(lakehouse.events("clicks"))).to_pyarrow_table().to_pylist()
     assert (row["user"], row["seq"], row["note"]) == ("ann", 1, "new")
     plan = ingest_journal(lakehouse, "clicks").plan(0)
@@ -221,11 +222,11 @@ def test_keys_headers_and_the_broker_s_time_come_along(broker: Broker, lakehouse
     # What was appended before the plan before: it did not arrive before what that plan has read.
     produce(broker, topic, [event("lies", 3)], key="ann")
     journal = ingest_journal(lakehouse, "clicks")
-    with changed(fail_points, act=crash_at("plan: before", 1)), pytest.raises(Crash):
-        ingest(lakehouse, stream, reading(broker, topic), runners=SPARK)
+    with power_cut_at("plan: before"):
+        ingest(lakehouse, stream, reading(broker, topic), runners=LOCAL)
     land(lakehouse.landing("clicks") / "a.json", [event("file", 4)])
-    ingest(lakehouse, stream, runners=SPARK)
-    ingest(lakehouse, stream, reading(broker, topic), runners=SPARK)
+    ingest(lakehouse, stream, runners=LOCAL)
+    ingest(lakehouse, stream, reading(broker, topic), runners=LOCAL)
     last = journal.last_done()
     assert last is not None
     before_last = journal.plan(last.batch - 1)
@@ -238,7 +239,7 @@ def test_spark_s_workers_read_their_shares(spark: Runners, broker: Broker, lakeh
     topic = broker.topic(partitions=3)
     for partition in range(3):
         produce(broker, topic, [event("u", seq * 3 + partition) for seq in range(200)], partition)
-    with changed(batch, _SPLIT_BYTES=1):
+    with patch.multiple(batch, _SPLIT_BYTES=1):
         check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic), runners=spark))
     assert numbers(lakehouse) == [*range(600)]
     assert len(DeltaTable(str(lakehouse.events("clicks"))).file_uris()) == 2
@@ -250,10 +251,10 @@ def test_a_rebuild_reads_topics_and_folders_again(broker: Broker, lakehouse: Lak
     land(lakehouse.landing("clicks") / "a.json", [event("u", 20)])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KEYFOLD_KAFKA_BOOTSTRAP", broker.bootstrap)
-        ingest(lakehouse, EVENTS, KafkaTopic(topic), runners=SPARK)
-        ingest(lakehouse, EVENTS, runners=SPARK)
+        ingest(lakehouse, EVENTS, KafkaTopic(topic), runners=LOCAL)
+        ingest(lakehouse, EVENTS, runners=LOCAL)
         lose(broker, topic, 2)
-        summary = rebuild(lakehouse, EVENTS, runners=SPARK)
+        summary = rebuild(lakehouse, EVENTS, runners=LOCAL)
     assert numbers(lakehouse) == [2, 3, 4, 20]
     assert any("Kafka has partition 0 only from offset 2 on" in one for one in summary.warnings)
 
@@ -268,7 +269,7 @@ def test_continuous_ingest_waits_for_a_broker_that_is_away_and_loses_and_doubles
     running = threading.Thread(
         target=ingest_continuously,
         args=(lakehouse, stream, reading(broker, topic)),
-        kwargs={"stop": stop, "runners": SPARK, "every": timedelta(milliseconds=20), "on_warning": told.append},
+        kwargs={"stop": stop, "runners": LOCAL, "every": timedelta(milliseconds=20), "on_warning": told.append},
     )
     running.start()
     try:
@@ -293,12 +294,12 @@ def test_continuous_ingest_waits_for_a_broker_that_is_away_and_loses_and_doubles
 def test_a_broker_that_falls_silent_breaks_the_run_off_and_the_next_one_goes_on(broker: Broker, lakehouse: Lakehouse):
     topic = broker.topic()
     produce(broker, topic, [event("u", seq) for seq in range(5)])
-    with changed(fail_points, act=crash_at("plan: after", 1)), pytest.raises(Crash):
-        ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK)
+    with power_cut_at("plan: after"):
+        ingest(lakehouse, EVENTS, reading(broker, topic), runners=LOCAL)
     away = KafkaSettings("127.0.0.1:1")
     access = batch.TopicAccess(topic, away.bootstrap, (), record_gaps=False)
     with (
-        changed(messages, SILENCE=0.5),
+        patch.multiple(messages, SILENCE=0.5),
         messages.TopicReader(away, topic, (), longest=1 << 24, record_gaps=False) as reader,
     ):
         plan = ingest_journal(lakehouse, "clicks").plan(0)
@@ -309,10 +310,10 @@ def test_a_broker_that_falls_silent_breaks_the_run_off_and_the_next_one_goes_on(
         ):
             list(reader.read(plan.topic.ranges[0]))
     assert access.where(0) == f"kafka://{topic}/0"
-    check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic), runners=SPARK))
+    check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic), runners=LOCAL))
     assert numbers(lakehouse) == [*range(5)]
 
 
 def test_a_topic_that_is_not_there_is_named(broker: Broker, lakehouse: Lakehouse):
     with pytest.raises(KeyfoldError, match="there is no topic nowhere in Kafka at"):
-        ingest(lakehouse, EVENTS, reading(broker, "nowhere"), runners=SPARK)
+        ingest(lakehouse, EVENTS, reading(broker, "nowhere"), runners=LOCAL)

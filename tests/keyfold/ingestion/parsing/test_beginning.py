@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +23,7 @@ from keyfold.runners import Runners
 from keyfold.runs import ingest
 from keyfold.stream import Source, Stream
 from tests.examples import examples
-from tests.keyfold.ingestion.test_batch import changed, no_spark
+from tests.landings import local_runners
 from tests.schemas import schema_of
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
@@ -75,8 +76,8 @@ def test_the_answer_is_that_of_the_first_rows_however_the_file_is_cut(
     fit = sum(kind in FIT for kind in kinds[:first])
     whole, cut = text.chunks, (at_once, first_lines)
     with (
-        changed(beginning, FIRST_ROWS=first, ONE_IN=one_in),
-        changed(
+        patch.multiple(beginning, FIRST_ROWS=first, ONE_IN=one_in),
+        patch.multiple(
             text, CHUNK_LINES=cut[0], FIRST_LINES=cut[1], chunks=lambda source, **limits: whole(source, block, **limits)
         ),
     ):
@@ -94,7 +95,7 @@ def test_the_answer_is_that_of_the_first_rows_however_the_file_is_cut(
 def test_elements_of_a_list_count_as_rows_and_those_of_a_line_belong_together(tmp_path):
     stream = Stream("parts", schema_of("n int64!"), "ingested_at", sources={"n": Source("all[].n")})
     path = tmp_path / "a.json"
-    with changed(beginning, FIRST_ROWS=10):
+    with patch.multiple(beginning, FIRST_ROWS=10):
         for elements, expected in (
             (
                 ["x"] * 7,
@@ -104,12 +105,6 @@ def test_elements_of_a_list_count_as_rows_and_those_of_a_line_belong_together(tm
         ):
             path.write_text((json.dumps({"all": [{"n": one} for one in elements]}) + "\n") * 2)
             assert read(path, stream=stream) == expected
-
-
-@pytest.fixture
-def landing(tmp_path: Path) -> Path:
-    (tmp_path / "landing").mkdir()
-    return tmp_path / "landing"
 
 
 def parquet(path: Path, rows: int) -> None:
@@ -134,7 +129,7 @@ def test_a_small_file_of_millions_of_bad_lines_is_one_row_of_quarantine_in_secon
     HOSTILE[name](landing / name)
     (landing / "good.json").write_bytes(lines_of("json", ["good"] * 3))
     began, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    summary = ingest(lakehouse, STREAM, landing, runners=no_spark(1))
+    summary = ingest(lakehouse, STREAM, landing, runners=local_runners(1))
     assert time.process_time() - began < 10
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
     assert (summary.files, summary.rows_read, summary.accepted, summary.quarantined) == (2, 4, 3, 1)
@@ -165,12 +160,12 @@ def test_a_real_file_with_bad_lines_keeps_each_of_its_rows(
     lakehouse: Lakehouse, landing: Path, kinds: list[str], good: int
 ):
     (landing / "a.json").write_bytes(lines_of("json", kinds))
-    summary = ingest(lakehouse, STREAM, landing, runners=no_spark(1))
+    summary = ingest(lakehouse, STREAM, landing, runners=local_runners(1))
     assert (summary.rows_read, summary.accepted, summary.quarantined) == (len(kinds), good, len(kinds) - good)
 
 
 def test_a_file_of_an_archive_is_not_judged_by_its_age(lakehouse: Lakehouse, landing: Path):
     (landing / "a.json").write_bytes(lines_of("json", ["good"]))
-    ingest(lakehouse, STREAM, landing, runners=no_spark(1))
+    ingest(lakehouse, STREAM, landing, runners=local_runners(1))
     (landing / "b.json").write_bytes(lines_of("json", ["too old"] * 12_000))
-    assert ingest(lakehouse, STREAM, landing, runners=no_spark(1)).quarantined == 12_000
+    assert ingest(lakehouse, STREAM, landing, runners=local_runners(1)).quarantined == 12_000

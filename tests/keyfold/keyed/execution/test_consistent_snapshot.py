@@ -13,9 +13,8 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job_run import run_continuously
 from keyfold.lakehouse import exclusive
 from tests.keyfold.keyed.toy_jobs import windows
-from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.local_state import frames_of_state
-from tests.lake import Lake
+from tests.lake import LOCAL, Lake
 from tests.made_generations import plan_of, put_done, put_generation
 
 JOB = windows()
@@ -61,7 +60,7 @@ def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, do
     running = threading.Thread(
         target=run_continuously,
         args=(lakehouse, JOB),
-        kwargs={"stop": stop, "runners": SPARK, "every": timedelta(milliseconds=10)},
+        kwargs={"stop": stop, "runners": LOCAL, "every": timedelta(milliseconds=10)},
     )
     running.start()
     try:

@@ -17,7 +17,7 @@ from keyfold.state.differences import diff_with_table
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
 from tests.keyfold.keyed.toy_jobs import clicks, windows
-from tests.keyfold.keyed.without_spark import SPARK
+from tests.lake import LOCAL
 
 BATCHES = [
     [("ann", 1), ("bob", 3), ("ann", 14), ("cat", 4)],
@@ -35,10 +35,10 @@ def made(new_home) -> tuple[Lakehouse, list[pl.DataFrame]]:
     harness, states = TestHarness(JOB), []
     for batch in BATCHES:
         clicks(*batch).write_delta(str(lakehouse.events("clicks")), mode="append")
-        run_job(lakehouse, JOB, runners=SPARK)
+        run_job(lakehouse, JOB, runners=LOCAL)
         harness.batch(clicks(*batch))
         states.append(harness.state)
-    run_job(lakehouse, JOB, Replay("all-at-once"), runners=SPARK)
+    run_job(lakehouse, JOB, Replay("all-at-once"), runners=LOCAL)
     return lakehouse, states
 
 

@@ -11,8 +11,8 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job_run import run_continuously, run_job
 from keyfold.lakehouse import Lakehouse
-from tests.keyfold.keyed.without_spark import SPARK
 from tests.keyfold.state.job_histories import History, put
+from tests.lake import LOCAL
 from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import anomaly_job
 from tests.waiting import wait_until
 
@@ -40,7 +40,7 @@ def parts():
 def run_of(lakehouse, job, parts):
     for part in parts:
         put(lakehouse, "metrics", part)
-        run_job(lakehouse, job, runners=SPARK)
+        run_job(lakehouse, job, runners=LOCAL)
     return tables(lakehouse)
 
 
@@ -48,7 +48,7 @@ def test_a_full_refresh_takes_history_in_order_of_event_time(tmp_path, parts):
     arrived, refreshed = Lakehouse(tmp_path / "one"), Lakehouse(tmp_path / "other")
     job = anomaly_job(**{**AT_ONCE, "forget_after": "30d"})
     run_of(arrived, job, parts)
-    run_job(arrived, job, FullRefresh(), runners=SPARK)
+    run_job(arrived, job, FullRefresh(), runners=LOCAL)
     assert tables(arrived) == run_of(refreshed, job, [pl.concat(parts)])
 
 
@@ -63,7 +63,7 @@ def test_a_continuous_run_refreshes_when_it_is_due_though_nothing_comes(tmp_path
         return done and done.total_rows["latest_predictions"] and done.next_processing_deadline is None
 
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run_continuously, lakehouse, job, every=timedelta(hours=1), stop=stop, runners=SPARK)
+        running = pool.submit(run_continuously, lakehouse, job, every=timedelta(hours=1), stop=stop, runners=LOCAL)
         try:
             wait_until(lambda: learned() or running.done())
         finally:
