@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from keyfold.suite import Suite
 
 
+# Not a `declaration`: the command line, which starts with it, would load pydantic and Polars for 0.3 s.
 @dataclass(frozen=True)
 class Project:
     """The declarations of a team, by import names, so that a command imports only the modules that it needs.
@@ -87,7 +88,11 @@ class Project:
         if find_spec(self.suites_in) is None:
             return {}
         modules = import_modules(self.suites_in)
-        return {one.__name__.rpartition(".")[2]: one.EXPECTATIONS for one in modules if hasattr(one, "EXPECTATIONS")}
+        return {
+            module.__name__.rpartition(".")[2]: module.EXPECTATIONS
+            for module in modules
+            if hasattr(module, "EXPECTATIONS")
+        }
 
     @cached_property
     def translator(self) -> Any:

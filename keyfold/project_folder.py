@@ -94,7 +94,9 @@ def add_to_path(*folders: Path) -> None:
 def _nearest_folder() -> Path | None:
     """Return the nearest folder, from the working directory up, with a project of Keyfold's or Dagster's."""
     here = Path.cwd()
-    return next((one for one in (here, *here.parents) if project_setting(one) or _project_of_dagster(one)), None)
+    return next(
+        (folder for folder in (here, *here.parents) if project_setting(folder) or _project_of_dagster(folder)), None
+    )
 
 
 def _project_of_dagster(folder: Path) -> Mapping[str, Any]:

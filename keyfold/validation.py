@@ -27,7 +27,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import Annotated, Any, TypeVar, cast, dataclass_transform, overload
 
-from pydantic import BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic_core import ArgsKwargs
 
@@ -35,15 +35,23 @@ from keyfold.errors import Misconfigured, Unfit
 from keyfold.schemas import nearest, to_names, to_schema
 from keyfold.times import to_duration
 
-__all__ = ["Unfit", "declaration", "given", "optional", "to_duration"]
+__all__ = ["Record", "Unfit", "declaration", "given", "optional", "to_duration", "validated"]
 
 _Class = TypeVar("_Class", bound=type)
 _Taken = TypeVar("_Taken")
 _Held = TypeVar("_Held")
+_Model = TypeVar("_Model", bound=BaseModel)
 _Detail = Mapping[str, Any]
 """One error of pydantic."""
 _CONVERTER, _FITS = "keyfold.converter", "keyfold.fits"
 _NO_COERCION = ConfigDict(arbitrary_types_allowed=True, extra="forbid", strict=True)
+
+
+class Record(BaseModel):
+    """What Keyfold keeps in a file; one with unknown fields is refused."""
+
+    # Built when the first one is read or made: definitions load without.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 @overload
@@ -118,12 +126,14 @@ def declaration(where: str | Callable[[Mapping[str, Any]], str]) -> Callable[[_C
             if isinstance(field, dataclasses.Field) and (converter := field.metadata.get(_CONVERTER)):
                 hints[name] = Annotated[hint, BeforeValidator(converter)]
         class_.__annotations__ = hints
-        made: Any = dataclass(class_, frozen=True, config=_NO_COERCION)
-        validate = made.__init__
-        positional = [field.name for field in dataclasses.fields(made) if field.init and not field.kw_only]
+        declared: Any = dataclass(class_, frozen=True, config=_NO_COERCION)
+        validate = declared.__init__
+        fields = {field.name: field for field in dataclasses.fields(declared) if field.init}
+        positional = [name for name, field in fields.items() if not field.kw_only]
+        fits = {name: field.metadata.get(_FITS, "") for name, field in fields.items()}
 
         @wraps(validate)
-        def validated(self: Any, *args: Any, **named: Any) -> None:
+        def init(self: Any, *args: Any, **named: Any) -> None:
             # By name, so that errors have names too. Of too many, and of one that is given twice, Python's error says enough.
             arguments = {**dict(zip(positional, args, strict=False)), **named}
             try:
@@ -132,12 +142,50 @@ def declaration(where: str | Callable[[Mapping[str, Any]], str]) -> Callable[[_C
                 else:
                     validate(self, *args, **named)
             except ValidationError as error:
-                raise Misconfigured(f"{_where(where, arguments)}: {_faults(made, arguments, error)}") from None
+                faults = _faults(error, arguments, fits, f"{class_.__name__} has no argument")
+                raise Misconfigured(f"{_where(where, arguments)}: {faults}") from None
 
-        made.__init__ = validated
-        return made
+        declared.__init__ = init
+        return declared
 
     return decorate
+
+
+def validated(
+    model: type[_Model],
+    values: Mapping[str, Any],
+    where: str,
+    *,
+    noun: str = "argument",
+    says: Callable[[str], str] = str,
+    quotes: bool = True,
+) -> _Model:
+    """Return a model of values from outside, such as parameters of a run, whose errors are those of a declaration.
+
+    Args:
+        model: the model.
+        values: its values, by field.
+        where: names them in errors.
+        noun: what a field is called.
+        says: returns the name that a field has where the values come from.
+        quotes: whether errors repeat a value, which may be a secret.
+
+    Raises:
+        Misconfigured: a value is unknown, missing, or does not fit.
+
+    Example:
+        >>> class Gap(BaseModel, extra="forbid"):
+        ...     minutes: int = 30
+        >>> validated(Gap, {"minuts": 5}, "job visits", noun="parameter")
+        Traceback (most recent call last):
+        keyfold.errors.Misconfigured: job visits: Gap has no parameter minuts; did you mean minutes? There are minutes
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        fits = dict.fromkeys(model.model_fields, "")
+        faults = _faults(error, values, fits, f"{model.__name__} has no {noun}", says, quotes=quotes)
+        raise Misconfigured(f"{where}: {faults}" if where else faults) from None
 
 
 def _where(where: str | Callable[[Mapping[str, Any]], str], arguments: Mapping[str, Any]) -> str:
@@ -146,21 +194,28 @@ def _where(where: str | Callable[[Mapping[str, Any]], str], arguments: Mapping[s
     return re.sub(r"\{(\w+)\}", lambda name: str(arguments.get(name[1], "")), where).rstrip()
 
 
-def _faults(class_: Any, arguments: Mapping[str, Any], error: ValidationError) -> str:
-    """Return what is wrong with each argument; with unknown ones alone, if there are any."""
-    fields = {field.name: field for field in dataclasses.fields(class_) if field.init}
-    by_argument: dict[str, list[_Detail]] = {}
+def _faults(
+    error: ValidationError,
+    values: Mapping[str, Any],
+    fits: Mapping[str, str],
+    unknown: str,
+    says: Callable[[str], str] = str,
+    *,
+    quotes: bool = True,
+) -> str:
+    """Return what is wrong with each value; with unknown ones alone, if there are any."""
+    details_of: dict[str, list[_Detail]] = {}
     for detail in cast(list[_Detail], error.errors(include_url=False)):
-        by_argument.setdefault(str(detail["loc"][0]) if detail["loc"] else "", []).append(detail)
-    if unknown := [name for name in by_argument if name and name not in fields]:
-        return "; ".join(f"{class_.__name__} has no argument {name}{nearest(name, list(fields))}" for name in unknown)
+        details_of.setdefault(str(detail["loc"][0]) if detail["loc"] else "", []).append(detail)
+    if names := [name for name in details_of if name and name not in fits]:
+        return "; ".join(f"{unknown} {name}{nearest(name, list(fits))}" for name in names)
     return "; ".join(
-        _fault(name, fields[name].metadata.get(_FITS, "") if name else "", arguments.get(name), details)
-        for name, details in by_argument.items()
+        _fault(name and says(name), fits.get(name, ""), values.get(name), details, quotes=quotes)
+        for name, details in details_of.items()
     )
 
 
-def _fault(name: str, fits: str, value: Any, details: Sequence[_Detail]) -> str:
+def _fault(name: str, fits: str, value: Any, details: Sequence[_Detail], *, quotes: bool) -> str:
     detail = details[0]
     if detail["type"].startswith("missing"):
         return f"{name} is missing"
@@ -171,12 +226,13 @@ def _fault(name: str, fits: str, value: Any, details: Sequence[_Detail]) -> str:
             name, value = f"{name}: {step}", value[step]
     shown = str(value) if isinstance(value, timedelta) else repr(value)
     raised = detail.get("ctx", {}).get("error")
-    if isinstance(raised, Unfit):
+    if isinstance(raised, Unfit) and quotes:
         return f"{name} is {shown}: {raised}"
     if raised is not None:
         return f"{name}: {raised}" if name else str(raised)
     texts = dict.fromkeys(_FITTING.get(detail["type"], _by_type)(detail) for detail in details)
-    return f"{name} is {shown}; it must be {fits or ' or '.join(text for text in texts if text)}"
+    fitting = fits or " or ".join(text for text in texts if text)
+    return f"{name} is {shown}; it must be {fitting}" if quotes else f"{name} must be {fitting}"
 
 
 def _by_type(detail: _Detail) -> str:
@@ -195,5 +251,9 @@ _FITTING: dict[str, Callable[[_Detail], str]] = {
     "callable_type": lambda _: "a function",
     "tuple_type": lambda _: "a tuple",
     "dict_type": lambda _: "a dict",
+    "int_parsing": lambda _: "a whole number",
+    "float_parsing": lambda _: "a number",
+    "greater_than": lambda detail: f"more than {detail['ctx']['gt']}",
     "greater_than_equal": lambda detail: f"{detail['ctx']['ge']} or more",
+    "less_than_equal": lambda detail: f"{detail['ctx']['le']} at most",
 }

@@ -6,18 +6,14 @@ reveal a secret. So the lakehouse and all that Spark is set to come only from th
 fields have types that accept a value alone.
 """
 
-from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Literal, Union, get_args, get_origin
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticUndefined
 
-from keyfold.errors import Misconfigured
 from keyfold.runners import Choice
-
-M = TypeVar("M", bound=BaseModel)
 
 
 class RunConfig(BaseModel):
@@ -40,28 +36,15 @@ def plain_fields(model: type[BaseModel]) -> dict[str, dg.Field]:
         kind, default = field.annotation, field.get_default(call_default_factory=True)
         is_optional = get_origin(kind) in (Union, UnionType)
         if is_optional:
-            (kind,) = (one for one in get_args(kind) if one is not NoneType)
+            (kind,) = (member for member in get_args(kind) if member is not NoneType)
         if get_origin(kind) is Literal:
             # Enums of one name and other values would be one to Dagster.
-            kind = dg.Enum(f"{model.__name__}_{name}", [dg.EnumValue(str(one), one) for one in get_args(kind)])
-        given = {} if default in (None, PydanticUndefined) else {"default_value": default}
+            kind = dg.Enum(f"{model.__name__}_{name}", [dg.EnumValue(str(value), value) for value in get_args(kind)])
+        of_field = {} if default in (None, PydanticUndefined) else {"default_value": default}
         fields[name] = dg.Field(
             dg.Noneable(kind) if is_optional else kind,  # pyright: ignore[reportArgumentType] - Python's types are types of Dagster
             is_required=False,
             description=field.description,
-            **given,
+            **of_field,
         )
     return fields
-
-
-def checked(model: type[M], config: Mapping[str, Any], where: str) -> M:
-    """Return a config as its model.
-
-    Raises:
-        KeyfoldError: a value is invalid; the message does not repeat it.
-    """
-    try:
-        return model.model_validate(config)
-    except ValidationError as error:
-        faults = "; ".join(f"{fault['loc'][0] if fault['loc'] else ''}: {fault['msg']}" for fault in error.errors())
-        raise Misconfigured(f"{where}: {faults}") from None

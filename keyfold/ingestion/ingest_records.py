@@ -5,12 +5,13 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from keyfold.errors import counted, in_few_lines
 from keyfold.ingestion.kafka.offsets import OffsetRange, ReadTopic, TopicShare, cut_pieces
 from keyfold.ingestion.segments import Segment
 from keyfold.journal import Done, Plan
+from keyfold.validation import Record
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class IngestCounts:
         return IngestCounts(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
 
 
-class AdmittedFile(BaseModel):
+class AdmittedFile(Record):
     """The version of a landing file that was admitted.
 
     Attributes:
@@ -44,8 +45,6 @@ class AdmittedFile(BaseModel):
         fingerprint: a digest of its content; empty if it could not be read.
         refused: why it must not be read; None if it may.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str
     size: int

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from keyfold.ingestion.arrays import Array, open_array, write_array
 from keyfold.ingestion.duplicates import Ids, Mask, Numbers, content_columns, event_ids, standing_at
@@ -22,6 +21,7 @@ from keyfold.lakehouse.reading import read_parquet
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 from keyfold.times import micros
+from keyfold.validation import Record
 
 _FEWEST = 1 << 10
 """Rows of a segment below which size classes do not differ."""
@@ -34,7 +34,7 @@ _HEADER = 128
 """Bytes before the numbers in an .npy file of this shape."""
 
 
-class Segment(BaseModel):
+class Segment(Record):
     """A file of the index.
 
     Attributes:
@@ -43,8 +43,6 @@ class Segment(BaseModel):
         first, last: the oldest and the newest event time, in microseconds since 1970.
         checksum: the file's checksum.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: PathBelow
     rows: int

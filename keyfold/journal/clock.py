@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from keyfold.errors import Misconfigured
-from keyfold.journal.records import Record
 from keyfold.times import in_utc, shifted, to_iso
+from keyfold.validation import Record
 
 LOOK_EVERY = timedelta(milliseconds=50)
 """Interval at which continuous runs look for new data."""

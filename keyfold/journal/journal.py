@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from keyfold.errors import Damaged
 from keyfold.journal.history import PastBatch, add_to_history, read_history
-from keyfold.journal.records import Done, Plan, Record
+from keyfold.journal.records import Done, Plan
 from keyfold.journal.sealed import sealed, unsealed
 from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.fail_points import reached
@@ -16,6 +16,7 @@ from keyfold.lakehouse.files import names_in, replace, sweep, sync_folder, tag_o
 from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place
 from keyfold.times import to_iso
+from keyfold.validation import Record
 
 KEPT = 100
 """Least number of batches whose records are kept; there are never more than twice as many."""

@@ -3,16 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from keyfold.errors import counted
 from keyfold.lakehouse.data_files import WrittenFile
-
-
-class Record(BaseModel):
-    """A record of the journal; one with unknown fields is refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+from keyfold.validation import Record
 
 
 class Plan(Record):
@@ -54,7 +49,7 @@ class Done(Record):
     seconds: float
     tables: dict[str, tuple[WrittenFile, ...]]
     last_written: dict[str, int]
-    last_files: dict[str, int] = {}
+    last_files: dict[str, int] = Field(default_factory=dict)
 
     def describe(self) -> str:
         """Describe the batch's results in a line."""

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import polars as pl
 import pyarrow as pa
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, Field
 
 from keyfold.lakehouse.files import new_file
 from keyfold.storage.place import Place, stays_below
 from keyfold.times import ISO_FORMAT, to_iso
+from keyfold.validation import Record
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -37,7 +38,7 @@ PathBelow = Annotated[str, AfterValidator(_below)]
 """The path of a file relative to its folder, as a record has it. A record that somebody made cannot name a file elsewhere."""
 
 
-class WrittenFile(BaseModel):
+class WrittenFile(Record):
     """A data file, committed or not.
 
     Attributes:
@@ -47,13 +48,11 @@ class WrittenFile(BaseModel):
         first, last: the minimum and the maximum of each column of times, as ISO 8601 in UTC.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     path: PathBelow
     rows: int
     bytes: int
-    first: dict[str, str] = {}
-    last: dict[str, str] = {}
+    first: dict[str, str] = Field(default_factory=dict)
+    last: dict[str, str] = Field(default_factory=dict)
 
 
 def write_data_file(

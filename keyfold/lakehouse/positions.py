@@ -17,12 +17,13 @@ from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from keyfold.errors import Damaged
 from keyfold.lakehouse.files import names_in, read_json, write_json
 from keyfold.lakehouse.presence import damaged_entry
 from keyfold.storage.place import Place
+from keyfold.validation import Record
 
 _KINDS = {"add", "remove", "commitInfo", "metaData", "protocol", "txn", "domainMetadata", "cdc"}
 """The kinds of actions of Delta's protocol."""
@@ -38,15 +39,13 @@ class OtherHistoryError(Damaged):
     """A version of a table is not the one that was read: the table has another history."""
 
 
-class Position(BaseModel):
+class Position(Record):
     """A position in a table, up to which it has been read.
 
     Attributes:
         version: version of the table.
         digest: SHA-256 of that version's log entry, as hexadecimal text.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: int
     digest: str

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from keyfold.errors import Misconfigured
 from keyfold.secret_settings import SENSITIVE, parse_conf, secret_java_options
+from keyfold.validation import validated
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -95,14 +96,7 @@ class SparkSettings(BaseModel):
             fields["ship"] = tuple(name.strip() for name in ship.split(",") if name.strip())
         if conf := environment.get("KEYFOLD_SPARK_CONF"):
             fields["conf"] = parse_conf(conf, "KEYFOLD_SPARK_CONF")
-        try:
-            return cls.model_validate(fields)
-        except ValidationError as error:
-            faults = "; ".join(
-                f"KEYFOLD_SPARK_{str(fault['loc'][0] if fault['loc'] else 'conf').upper()}: {fault['msg']}"
-                for fault in error.errors()
-            )
-            raise Misconfigured(faults.replace("Value error, ", "")) from None
+        return validated(cls, fields, "", says=lambda field: f"KEYFOLD_SPARK_{field.upper()}", quotes=False)
 
     @field_validator("master")
     @classmethod

@@ -23,7 +23,7 @@ from keyfold.dagster.failures import fails_with_message
 from keyfold.dagster.maintenance import maintain_job
 from keyfold.dagster.plots import in_one_entry, plot_runs, try_plot
 from keyfold.dagster.resources import Keyfold
-from keyfold.dagster.run_config import checked, plain_fields
+from keyfold.dagster.run_config import plain_fields
 from keyfold.dagster.run_reports import is_left_to_continuous_run, report_materialization, report_observation
 from keyfold.dagster.translator import DEFAULT, JOB_TAG, KeyfoldTranslator, described
 from keyfold.journal.records import Progress
@@ -36,6 +36,7 @@ from keyfold.keyed.job_run import RunOptions
 from keyfold.keyed.written_files import last_batch
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs.jobs import refuse_to_forget
+from keyfold.validation import validated
 
 
 def keyed_assets(
@@ -76,7 +77,7 @@ def keyed_assets(
             rows = ", ".join(f"{count:,} {name}" for name, count in counts.rows.items() if count) or "none"
             context.log.info(f"{progress.describe()}: {counts.events:,} events; rows: {rows}")
 
-        config = checked(config_type, context.op_execution_context.op_config, f"ops: {declared.name}")
+        config = validated(config_type, context.op_execution_context.op_config, f"ops: {declared.name}", quotes=False)
         mode = config.run_mode()
         if isinstance(mode, FullRefresh):
             refuse_to_forget(lakehouse, declared, config.given())

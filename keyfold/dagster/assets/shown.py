@@ -1,24 +1,34 @@
 """How a group of assets shows its streams and jobs: which side tables are assets, plots, owners, and when checks fail."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 import dagster as dg
+from pydantic import InstanceOf
 
-from keyfold.errors import Misconfigured
+from keyfold.errors import Unfit
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs.health import STALE
 from keyfold.stream import Stream
-from keyfold.times import as_duration
+from keyfold.validation import declaration, given, to_duration
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
 
 MOST_LATE = MOST_QUARANTINED = 0.05
 
 
-@dataclass(frozen=True)
+def _to_share(value: float) -> float:
+    if not isinstance(value, float | int) or not 0 <= value <= 1:
+        raise Unfit("give a share from 0 to 1, such as 0.05 for 5 %")
+    return float(value)
+
+
+def _name(shown: object) -> str:
+    return getattr(shown, "name", repr(shown))
+
+
+@declaration(lambda arguments: f"JobAssets of {_name(arguments.get('job'))}")
 class JobAssets:
     """A job of a group of assets, and how Dagster shows it.
 
@@ -33,7 +43,7 @@ class JobAssets:
         stale_after: how far the watermark may be behind the clock before `watermark_keeps_up` fails, such as `"26h"`.
 
     Raises:
-        KeyfoldError: a share is not from 0 to 1, or a duration is invalid.
+        Misconfigured: a share is not from 0 to 1, or a duration is invalid.
 
     Example:
         >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
@@ -41,21 +51,16 @@ class JobAssets:
         datetime.timedelta(seconds=7200)
     """
 
-    job: KeyedJob
+    job: InstanceOf[KeyedJob]
     plot: Plot | None = None
     priority: int = 1
     owners: Sequence[str] = ()
     late_asset: bool = False
-    most_late: float = MOST_LATE
-    stale_after: "timedelta | str" = STALE
-
-    def __post_init__(self) -> None:
-        name = f"JobAssets of {self.job.name}"
-        _check_share(f"{name}: most_late", self.most_late)
-        object.__setattr__(self, "stale_after", as_duration(f"{name}: stale_after", self.stale_after))
+    most_late: float = given(converter=_to_share, default=MOST_LATE)
+    stale_after: timedelta = given(converter=to_duration, default=STALE)
 
 
-@dataclass(frozen=True)
+@declaration(lambda arguments: f"StreamAssets of {_name(arguments.get('stream'))}")
 class StreamAssets:
     """A stream of a group of assets, and how Dagster shows it.
 
@@ -69,7 +74,7 @@ class StreamAssets:
         blocking: whether an error of that check keeps jobs from running on the good rows.
 
     Raises:
-        KeyfoldError: a share is not from 0 to 1.
+        Misconfigured: a share is not from 0 to 1.
 
     Example:
         >>> from spark_jobs.streams import SALES
@@ -79,14 +84,6 @@ class StreamAssets:
 
     stream: Stream
     quarantine_asset: bool = False
-    most_quarantined: float = MOST_QUARANTINED
+    most_quarantined: float = given(converter=_to_share, default=MOST_QUARANTINED)
     severity: dg.AssetCheckSeverity | None = None
     blocking: bool = False
-
-    def __post_init__(self) -> None:
-        _check_share(f"StreamAssets of {self.stream.name}: most_quarantined", self.most_quarantined)
-
-
-def _check_share(name: str, share: float) -> None:
-    if not 0 <= share <= 1:
-        raise Misconfigured(f"{name} is {share}; give a share from 0 to 1, such as 0.05 for 5 %")

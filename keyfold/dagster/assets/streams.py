@@ -21,7 +21,7 @@ from keyfold.dagster.assets.shown import StreamAssets
 from keyfold.dagster.failures import fails_with_message
 from keyfold.dagster.maintenance import maintain_stream
 from keyfold.dagster.resources import Keyfold
-from keyfold.dagster.run_config import checked, plain_fields
+from keyfold.dagster.run_config import plain_fields
 from keyfold.dagster.run_reports import is_left_to_continuous_run, report_materialization, report_observation
 from keyfold.dagster.translator import DEFAULT, STREAM_TAG, KeyfoldTranslator, described
 from keyfold.ingestion import ingest_journal
@@ -30,6 +30,7 @@ from keyfold.ingestion.kafka.kafka_settings import kafka_topics
 from keyfold.ingestion.landing import find_landing
 from keyfold.ingestion.listing import SETTLE
 from keyfold.lakehouse import Lakehouse
+from keyfold.validation import validated
 
 
 class IngestConfig(BaseModel):
@@ -103,7 +104,9 @@ def stream_assets(
         if is_left_to_continuous_run(context, lakehouse.ingest(stream.name)):
             maintain_stream(context, lakehouse, stream, translator)
             return
-        config = checked(IngestConfig, context.op_execution_context.op_config, f"ops: ingest_{stream.name}")
+        config = validated(
+            IngestConfig, context.op_execution_context.op_config, f"ops: ingest_{stream.name}", quotes=False
+        )
         landing = find_landing(stream.name, start=config.start, on_gap=config.on_gap, anew=config.topic_anew)
         settle = timedelta(seconds=config.settle_seconds)
         summary = runs.ingest(

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
-from pydantic import BaseModel, ConfigDict
-
 from keyfold.errors import Damaged, KeyfoldError
+from keyfold.validation import Record
 
 MESSAGE_BYTES = 256
 """Assumed bytes of a message for dividing work, since the broker does not report sizes."""
 
 
-class OffsetRange(BaseModel):
+class OffsetRange(Record):
     """Consecutive offsets of a partition.
 
     Attributes:
@@ -25,8 +24,6 @@ class OffsetRange(BaseModel):
         start, end: the first offset, and the one after the last.
         is_lost: whether its messages expired before they were read, which is recorded in quarantine.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     partition: int
     start: int
@@ -39,7 +36,7 @@ class OffsetRange(BaseModel):
         return 0 if self.is_lost else (self.end - self.start) * MESSAGE_BYTES
 
 
-class TopicShare(BaseModel):
+class TopicShare(Record):
     """The offsets of a topic that a plan reads.
 
     Attributes:
@@ -49,23 +46,19 @@ class TopicShare(BaseModel):
         arrived_after: when the previous plan was made. Arrival times of messages are not set earlier than this.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     name: str
     id: str
     ranges: tuple[OffsetRange, ...]
     arrived_after: datetime | None = None
 
 
-class ReadTopic(BaseModel):
+class ReadTopic(Record):
     """The offsets up to which a topic has been read.
 
     Attributes:
         id: the broker's id of the topic.
         next: the next offset to read, by partition.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
     next: dict[int, int]

@@ -8,9 +8,9 @@ from pydantic import Field
 from keyfold.errors import counted
 from keyfold.journal import Done, Plan
 from keyfold.journal.clock import Reading
-from keyfold.journal.records import Record
 from keyfold.lakehouse.data_files import PathBelow
 from keyfold.lakehouse.positions import Position
+from keyfold.validation import Record
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
-from keyfold.journal.records import Record
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.declaration import FunctionCode
 from keyfold.keyed.generation.declaration_changes import Difference, code_differences, compare
@@ -18,6 +17,7 @@ from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import read_json, write_json
 from keyfold.lakehouse.files import DamagedError
+from keyfold.validation import Record
 
 _CODE = "code.json"
 

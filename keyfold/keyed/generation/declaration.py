@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import Field
 
-from keyfold.journal.records import Record
 from keyfold.keyed.forms.code import code_of
 from keyfold.keyed.forms.values import Form, Forms, columns_form
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.rows.hashing import HASH
 from keyfold.stream import Stream
+from keyfold.validation import Record
 
 _SETTINGS_OF_JOBS = ("name", "settings")
 """Arguments of operators that the job has as its own."""

@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from keyfold.journal.records import Record
 from keyfold.keyed.generation.declaration import Declaration, StateDeclaration
 from keyfold.lakehouse import read_json
 from keyfold.lakehouse.files import DamagedError
 from keyfold.storage.place import Place
+from keyfold.validation import Record
 
 RECORD = "generation.json"
 FORMAT = 11

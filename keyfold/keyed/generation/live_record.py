@@ -11,11 +11,11 @@ from typing import Annotated
 
 from pydantic import StringConstraints, TypeAdapter
 
-from keyfold.journal.records import Record
 from keyfold.journal.sealed import sealed, unsealed
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.files import read_with_tag, replace
 from keyfold.storage.place import Place
+from keyfold.validation import Record
 
 LIVE = "live.json"
 _PATIENCE = timedelta(seconds=60)

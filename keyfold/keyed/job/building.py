@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, get_type_hints
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.schemas import nearest
+from keyfold.validation import validated
 
 
 def with_parameters(build: Callable[[Any], KeyedJob]) -> KeyedJob:
@@ -64,35 +64,27 @@ def build_job(
         >>> build_job(RIDE_SUMMARIES, {"key_groups": 8}).key_groups
         8
     """
-    wanted = {**(born_with or {}), **(given or {})}
-    if job.build is None and not wanted:
+    values = {**(born_with or {}), **(given or {})}
+    if job.build is None and not values:
         return job
     if job.build is None or job.model is None:
-        raise Misconfigured(f"job {job.name} has no parameters; {', '.join(wanted)} is none")
-    built = _built(job.name, job.build, job.model, wanted, job.description)
+        raise Misconfigured(f"job {job.name} has no parameters; {', '.join(values)} is none")
+    built = _built(job.name, job.build, job.model, values, job.description)
     if born_with is None:
         return built
     # Leave out parameters that the generation does not know and that have their default, so that it can be continued.
     default = job.parameters
-    kept = {name: value for name, value in built.parameters.items() if name in born_with or value != default.get(name)}
-    return replace(built, parameters=kept)
+    recorded = {
+        name: value for name, value in built.parameters.items() if name in born_with or value != default.get(name)
+    }
+    return replace(built, parameters=recorded)
 
 
 def _built(
-    name: str, build: Callable[[Any], KeyedJob], model: type[BaseModel], given: Mapping[str, Any], description: str
+    name: str, build: Callable[[Any], KeyedJob], model: type[BaseModel], values: Mapping[str, Any], description: str
 ) -> KeyedJob:
-    try:
-        parameters = model.model_validate(given)
-        job = build(parameters)
-    except ValidationError as error:
-        known = list(model.model_fields)
-        faults = "; ".join(
-            f"unknown parameter {'.'.join(map(str, fault['loc']))!r}{nearest(str(fault['loc'][0]), known)}"
-            if fault["type"] == "extra_forbidden"
-            else f"{'.'.join(map(str, fault['loc']))}={fault['input']!r}: {fault['msg'].removeprefix('Value error, ')}"
-            for fault in error.errors()
-        )
-        raise Misconfigured(f"job {name}: {faults} (parameters: {', '.join(known)})") from None
+    parameters = validated(model, values, f"job {name}", noun="parameter")
+    job = build(parameters)
     if getattr(parameters, "time", None) == "arrival" and not job.streams:
         raise Misconfigured(
             f"job {job.name}: time=arrival, and it reads {', '.join(job.producers)} alone, whose rows have no arrival; give "

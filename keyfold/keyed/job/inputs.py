@@ -115,7 +115,7 @@ class Input:
             named["time_from"] = named.get("time_from") or renamed.meta.output_name()
         return ArgsKwargs((), named)
 
-    @property
+    @cached_property
     def refined(self) -> Refined:
         """The source, and how it is refined."""
         return as_refined(self.source)

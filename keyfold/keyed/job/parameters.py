@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.fields import FieldInfo
 
-from keyfold.errors import Misconfigured
+from keyfold.errors import Misconfigured, Unfit
 from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import FORMS, LONGEST, duration_text, parsed_duration
 
@@ -93,7 +93,7 @@ def _parse_duration(value: Any) -> Any:
     if isinstance(value, str):
         parsed = parsed_duration(value)
         if parsed is None and not _ISO.match(value):
-            raise ValueError(f"{FORMS}, or ISO 8601 (PT30M)")
+            raise Unfit(f"{FORMS}, or ISO 8601 (PT30M)")
         return value if parsed is None else parsed
     # Pydantic reads the other forms: ISO 8601, and seconds as a number.
     return value
@@ -163,23 +163,23 @@ def _parse_window(value: Any) -> Any:
         return value
     if isinstance(value, timedelta):
         value = duration_text(value)
-    how = "write a length, `1h`, or a length and how often a window begins, `1h every 15m`"
+    forms = "write a length, `1h`, or a length and how often a window begins, `1h every 15m`"
     parts = re.split(r"\s+every\s+", value) if isinstance(value, str) else []
     lengths = [length for part in parts if (length := parsed_duration(part)) is not None]
     if len(lengths) not in (1, 2) or len(lengths) != len(parts):
-        raise ValueError(how)
+        raise Unfit(forms)
     length, every = lengths[0], lengths[-1]
     if not every:
-        raise ValueError(f"a window is longer than nothing, and so is the time from one to the next; {how}")
+        raise Unfit(f"a window is longer than nothing, and so is the time from one to the next; {forms}")
     if length > LONGEST:
-        raise ValueError(f"a window is {LONGEST.days:,} days long at most")
+        raise Unfit(f"a window is {LONGEST.days:,} days long at most")
     if every > length:
-        raise ValueError(
+        raise Unfit(
             f"windows of {duration_text(length)} that begin every {duration_text(every)} leave gaps, whose events would be in none; let them "
             f"begin every {duration_text(length)} at most"
         )
     if length // every > _MOST_WINDOWS:
-        raise ValueError(
+        raise Unfit(
             f"each event would be in {length // every:,} windows, a row in each; it may be in {_MOST_WINDOWS} at most"
         )
     return WindowShape(length, every)
@@ -249,7 +249,7 @@ def _type_text(field: FieldInfo) -> str:
         return "file"
     kind = field.annotation
     if get_origin(kind) in (Union, UnionType):  # left out means None
-        return " | ".join(_kind_text(one) for one in get_args(kind) if one is not NoneType)
+        return " | ".join(_kind_text(member) for member in get_args(kind) if member is not NoneType)
     return _kind_text(kind)
 
 

@@ -78,5 +78,5 @@ def test_what_a_job_was_built_with_counts_as_given(run):
 
 
 def test_a_parameter_that_is_not_there_is_refused_with_the_nearest_name(run):
-    with pytest.raises(Misconfigured, match="unknown parameter 'mots'; did you mean most"):
+    with pytest.raises(Misconfigured, match="has no parameter mots; did you mean most"):
         run(parameters={"mots": 1})

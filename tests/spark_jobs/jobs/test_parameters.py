@@ -8,7 +8,7 @@ from spark_jobs.jobs.registry import JOBS
 
 REFUSED = {
     "moving_averages": [
-        ({"timeout_in": "arrival"}, "timeout_in='arrival': Input should be 'event_time' or 'processing_time'"),
+        ({"timeout_in": "arrival"}, "timeout_in is 'arrival'; it must be one of event_time, processing_time"),
         ({"columns": "pressure,tmep"}, "no column tmep; did you mean .* There are station_id, time, temp"),
         ({"columns": "location"}, "location_avg: String is no number"),
         ({"columns": "temp,temp"}, "temp_avg is there twice"),
@@ -22,13 +22,13 @@ REFUSED = {
         ({"stopafter": "1m"}, "stopafter"),
     ],
     "purchase_totals": [
-        ({"order": "random"}, "order='random'"),
+        ({"order": "random"}, "order is 'random'"),
         ({"timeout_in": "processing_time"}, "timeout_in=processing_time requires expire_after"),
-        ({"watermark_delay": "365001d"}, "job purchase_totals: watermark_delay="),
+        ({"watermark_delay": "365001d"}, "job purchase_totals: watermark_delay is "),
     ],
     "top_products": [
-        ({"k": 0}, "k="), ({"window": "0s"}, "window="), ({"n": 1}, "unknown parameter .n.; there are"),
-        *(({"window": length}, "job top_products: window=") for length in ("365001d", "1e9d", "9999999999h")),
+        ({"k": 0}, "k is 0; it must be 1 or more"), ({"window": "0s"}, "window is "), ({"n": 1}, "TopProductsParameters has no parameter n; there are"),
+        *(({"window": length}, "job top_products: window is ") for length in ("365001d", "1e9d", "9999999999h")),
     ],
     "fleet_days": [
         ({"timezone": "Mars/Base"}, "timezone"), ({"timezone": "localtime"}, "timezone"), ({"x": 1}, "x"),
@@ -52,12 +52,12 @@ REFUSED = {
         ({"stream": "sales", "key": "item,invoice"}, "key column invoice may be NULL"),
         ({"key": "timestamp"}, "key: timestamp is the event time, which orders the events of a key"),
         ({"key": "ride_id,ride_id"}, "ride_id is there twice"),
-        ({"key": []}, "key="),
+        ({"key": []}, "key is "),
         ({"window": "1h", "expire_after": "2h"}, "give either window or expire_after, not both"),
-        ({"window": "an hour"}, "window='an hour': write a length, `1h`, or a length and how often a window begins"),
+        ({"window": "an hour"}, "window is 'an hour': write a length, `1h`, or a length and how often a window begins"),
         ({"window": "1h every"}, "write a length"),
         ({"window": "1h every 15m every 5m"}, "write a length"),
-        ({"window": 60}, "window=60: write a length"),
+        ({"window": 60}, "window is 60: write a length"),
         ({"window": "0s"}, "a window is longer than nothing"),
         ({"window": "1h every 0s"}, "so is the time from one to the next"),
         ({"window": "15m every 1h"}, "windows of 15m that begin every 1h leave gaps.* begin every 15m at most"),

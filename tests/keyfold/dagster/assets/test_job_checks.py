@@ -56,7 +56,7 @@ def test_event_time_far_behind_the_clock_is_found(lakehouse):
 
 
 def test_what_no_check_can_compare_with_is_refused_where_it_is_declared():
-    with pytest.raises(KeyfoldError, match=r"ride_summaries: most_late is -1; give a share from 0 to 1"):
+    with pytest.raises(KeyfoldError, match=r"ride_summaries: most_late is -1: give a share from 0 to 1"):
         JobAssets(RIDE_SUMMARIES, most_late=-1)
     with pytest.raises(KeyfoldError, match=r"JobAssets of ride_summaries: stale_after"):
         JobAssets(RIDE_SUMMARIES, stale_after="soon")

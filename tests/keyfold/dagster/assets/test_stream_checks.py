@@ -111,7 +111,7 @@ def test_a_stream_sets_the_severity_of_both_faults(lakehouse, severity):
 
 
 def test_a_share_that_is_none_is_refused_where_it_is_declared():
-    with pytest.raises(KeyfoldError, match=r"weather: most_quarantined is 5; give a share from 0 to 1"):
+    with pytest.raises(KeyfoldError, match=r"weather: most_quarantined is 5: give a share from 0 to 1"):
         StreamAssets(WEATHER, most_quarantined=5)
 
 
