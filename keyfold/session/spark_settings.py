@@ -40,6 +40,8 @@ _DEFAULTS = {
 
 _LOOPBACK = "127.0.0.1"
 _LOCAL_DEFAULTS = {
+    # Not on a cluster: workers get the package only after the daemon has started.
+    "spark.python.daemon.module": "keyfold.session.worker_daemon",
     "spark.log.level": "ERROR",
     "spark.executor.syncLogLevel.enabled": "true",
     # The driver's ports must not be reachable from the network.

@@ -31,6 +31,11 @@ _OLDEST_JAVA = 17
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _SECONDS_TO_END = 20
 
+_NEEDED_AT_START = re.compile(
+    r"spark\.(master$|driver\.|jars|files$|archives$|submit\.|kerberos\.|log\.|hadoop\.fs\.defaultFS$)"
+)
+"""Settings that `spark-submit` and Java read themselves, before there is a connection over which they could be sent."""
+
 _lock = RLock()
 _java: subprocess.Popen[bytes] | None = None
 _started: tuple[SparkSession, SparkSettings] | None = None
@@ -162,7 +167,10 @@ def _running_or_started(settings: SparkSettings) -> SparkSession:
 
 
 def _launch_java(conf: Mapping[str, str]) -> None:
-    """Launch Spark's Java process with the settings that are no secrets: any user can read a command line."""
+    """Launch Spark's Java process with the settings that its start needs: any user can read a command line.
+
+    All others, which may be secrets whatever their names are, reach Spark over PySpark's connection.
+    """
     global _java  # noqa: PLW0603 - one Java a process, as PySpark has it
     check_installed_java()
     # At DEBUG, py4j logs all that it sends to Java, which includes secrets; at ERROR, what the exception says again.
@@ -175,8 +183,10 @@ def _launch_java(conf: Mapping[str, str]) -> None:
     options = conf.get(_JAVA_OPTIONS, "")
     if "log4j2.configurationFile" not in options:
         options += f" -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
-    public = {name: value for name, value in conf.items() if not is_secret(name, value)}
-    launched = SparkConf(loadDefaults=False).setAll([*(public | {_JAVA_OPTIONS: options.strip()}).items()])
+    needed = {
+        name: value for name, value in conf.items() if _NEEDED_AT_START.match(name) and not is_secret(name, value)
+    }
+    launched = SparkConf(loadDefaults=False).setAll([*(needed | {_JAVA_OPTIONS: options.strip()}).items()])
     # A program may read our stdout. In a session of its own: a signal to our process group, from a shell or `timeout`, must not end
     # Java, which is needed to finish the batch.
     gateway: Any = launch_gateway(launched, {"stdout": 2, "start_new_session": True})

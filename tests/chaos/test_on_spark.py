@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from keyfold.lakehouse import fail_points
+from keyfold.session import SparkSettings
+from keyfold.session.spark_settings import spark_conf
 from tests.chaos.conftest import TRIES
 from tests.chaos.launcher import Launcher, Run
 from tests.chaos.scenes import SCENES
@@ -41,7 +43,7 @@ ON_THE_WAY = [
 PROCESSES = {
     "the driver": "python",
     "Java": "java",
-    "a Python worker": "pyspark.daemon",
+    "a Python worker": spark_conf(SparkSettings())["spark.python.daemon.module"],
 }
 """What the command of each has in it."""
 
