@@ -103,6 +103,7 @@ def work(runners: Runners, lakehouse: Lakehouse, share: Share) -> IngestDone:
             topic=share.access,
             files=tuple((place, one) for place, one in inputs if isinstance(one, AdmittedFile)),
             ranges=tuple((place, one) for place, one in inputs if isinstance(one, OffsetRange)),
+            threads=_threads(runner, inputs, plan.size),
         )
         for inputs in _splits(plan, runner.parallelism)
     ]
@@ -178,6 +179,13 @@ def _splits(plan: IngestPlan, parallelism: int) -> list[tuple[tuple[int, Admitte
         splits[min(int(middle * count / total) if total else 0, count - 1)].append((place, one))
         done += one.size
     return [tuple(split) for split in splits if split]
+
+
+def _threads(runner: Runner, inputs: Sequence[tuple[int, AdmittedFile | OffsetRange]], total: int) -> int:
+    """Return the share of this process's cores that a split gets by its size: one large file may be the only one."""
+    if not runner.in_one_process or not total:
+        return 1
+    return max(1, round(runner.parallelism * sum(input_.size for _, input_ in inputs) / total))
 
 
 def _read(runner: Runner, lakehouse: Lakehouse, splits: Sequence[Split]) -> list[SplitResult]:

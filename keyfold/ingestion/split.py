@@ -61,6 +61,7 @@ class Split:
         topic: how to read the topic, if the split has offsets.
         files: files, each with its position in the batch.
         ranges: ranges of offsets, each with its position in the batch.
+        threads: number of threads that parse a file.
     """
 
     stream: Stream
@@ -75,6 +76,7 @@ class Split:
     topic: TopicAccess | None
     files: tuple[tuple[int, AdmittedFile], ...]
     ranges: tuple[tuple[int, OffsetRange], ...]
+    threads: int = 1
 
     @property
     def origins(self) -> dict[int, tuple[str, int]]:

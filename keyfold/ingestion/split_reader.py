@@ -109,8 +109,9 @@ def _read(split: Split, place: int, file: AdmittedFile) -> SplitWriter | None:
 def _parsed(split: Split, place: int, path: Place, attempts: int = 2) -> SplitWriter:
     # With its own writer, so that its rows can be discarded without those of other files.
     taken = SplitWriter(split)
+    arguments = (split.stream, path, split.arrived, split.landing, split.oldest, split.threads)
     try:
-        for rows in parse_file_safely(split.stream, path, split.arrived, split.landing, split.oldest):
+        for rows in parse_file_safely(*arguments):
             taken.take(rows, place, str(path))
             # Written separately from other files: if the last line turns out to be broken, all of the file is discarded.
             if taken.is_large:

@@ -1,5 +1,6 @@
 """Execute functions over record batches in this process, without Java: what a small delivery runs on."""
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,9 @@ from keyfold.storage.place import Place
 class LocalRunner:
     """Executes functions in this process. Tasks are threads: most of their time is spent outside of Python."""
 
-    parallelism = 2
-    """Number of tasks; more than one, so that a function that relies on being called once fails here as on Spark."""
+    parallelism = min(max(2, os.cpu_count() or 2), 8)
+    """Number of tasks; more than one, so that a function that relies on being called once fails here as on Spark. Each takes memory, so
+    that there are few on a large machine: what these cannot do in time is for Spark."""
 
     in_one_process = True
 

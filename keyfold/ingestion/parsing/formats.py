@@ -6,10 +6,11 @@ alone. Blank messages and messages without a value are rejected too, so that eve
 
 import errno
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from keyfold.ingestion.parsing.beginning import Beginning
 from keyfold.ingestion.parsing.csv_lines import read_csv
 from keyfold.ingestion.parsing.exploding import exploded
 from keyfold.ingestion.parsing.json_lines import read_json, read_objects
+from keyfold.ingestion.parsing.map_in_order import map_in_order
 from keyfold.ingestion.parsing.mapping import path_value
 from keyfold.ingestion.parsing.parquet import read_parquet
 from keyfold.ingestion.parsing.rows import Reject, Rows, ValidatedRows, validate_rows
@@ -45,6 +47,7 @@ def parse_file(
     arrived: datetime,
     landing: Place | None = None,
     oldest: datetime | None = None,
+    threads: int = 1,
 ) -> Iterator[ValidatedRows]:
     """Parse a file, chunk by chunk.
 
@@ -55,19 +58,27 @@ def parse_file(
         landing: the landing folder, which no link may lead out of. Columns taken from the path take what is below it; without
             it, the file's name.
         oldest: the oldest event time that is accepted; None if any is.
+        threads: number of threads that parse chunks at the same time.
 
     Raises:
         UnreadableFileError: the file is rejected as a whole; rows yielded before do not count.
     """
     value, beginning = path_value(path, landing), Beginning()
+
+    def parse(read: Callable[[], Sequence[Rows]]) -> Iterable[ValidatedRows]:
+        rows_of_chunk = read()
+        parts = (part for rows in rows_of_chunk for part in exploded(stream, rows))
+        validated = (validate_rows(stream, part, arrived, value, oldest) for part in parts)
+        # What lists explode to is made piece by piece, since a chunk's may be more than the memory.
+        return validated if stream.list_path else list(validated)
+
     with faults_of_files():
-        for chunk in _read(stream, path, landing):
-            parts = (part for rows in chunk for part in exploded(stream, rows))
-            yield from beginning.judged(validate_rows(stream, part, arrived, value, oldest) for part in parts)
+        for parsed in map_in_order(parse, _read(stream, path, landing), threads):
+            yield from beginning.judged(parsed)
 
 
 def parse_file_safely(
-    stream: Stream, path: Place, arrived: datetime, landing: Place, oldest: datetime | None
+    stream: Stream, path: Place, arrived: datetime, landing: Place, oldest: datetime | None, threads: int = 1
 ) -> Iterator[ValidatedRows]:
     """Parse a file as `parse_file` does; a binary file (Parquet) in a child process.
 
@@ -78,7 +89,7 @@ def parse_file_safely(
         ChildEndedError: the child ended, or did not answer.
         OSError: a disk or store fails.
     """
-    arguments = (stream, path, arrived, landing, oldest)
+    arguments = (stream, path, arrived, landing, oldest, threads)
     if file_type(path).format != "parquet":
         yield from parse_file(*arguments)
         return
@@ -114,14 +125,14 @@ def faults_of_files() -> Iterator[None]:
         ) from None
 
 
-def _read(stream: Stream, path: Place, landing: Place | None) -> Iterator[Sequence[Rows]]:
-    """Read the rows of a stream, chunk by chunk."""
+def _read(stream: Stream, path: Place, landing: Place | None) -> Iterator[Callable[[], Sequence[Rows]]]:
+    """Yield functions that return the rows of a file's chunks."""
     form = file_type(path).format
     if form is None:
         raise UnreadableFileError(f"the file's extension is not one that ingest reads ({READABLE})")
     if form == "parquet":
         limits = {"max_bytes": stream.max_file_bytes, "max_row": stream.max_line_bytes}
-        return ([rows] for rows in read_parquet(stream.raw_schema, path, landing, **limits))
+        return (partial(list, [rows]) for rows in read_parquet(stream.raw_schema, path, landing, **limits))
     limits = {"max_line": stream.max_line_bytes, "max_bytes": stream.max_file_bytes}
     text = read_chunks(path, landing, encoding=stream.format.encoding, **limits)
     if form == "json":
@@ -131,7 +142,7 @@ def _read(stream: Stream, path: Place, landing: Place | None) -> Iterator[Sequen
     names = dict.fromkeys(name.removesuffix(TEXT_OF) for name in stream.raw_names)
     schema = pa.schema([(name, pa.string()) for name in names])
     rows_of_file = read_csv(schema, text, stream.format.delimiter)
-    return ([replace(rows, decimal=stream.format.decimal)] for rows in rows_of_file)
+    return (partial(list, [replace(rows, decimal=stream.format.decimal)]) for rows in rows_of_file)
 
 
 def _unfit_for_csv(stream: Stream) -> str:

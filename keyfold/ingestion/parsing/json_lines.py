@@ -7,8 +7,9 @@ Whatever reads it, a value is a text, or has its column's type already: `5` for 
 number is read by `casting`. Arrow reads a kind of value for each column, so a few lines at the beginning are looked at for it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,10 @@ _SAMPLES = 32
 _BLANK = b" \t\r\n"
 
 
-def read_json(schema: pa.Schema, text: Iterable[bytes | bytearray], missing: Sequence[str]) -> Iterator[list[Rows]]:
-    """Read chunks of JSON objects, one a line.
+def read_json(
+    schema: pa.Schema, text: Iterable[bytes | bytearray], missing: Sequence[str]
+) -> Iterator[Callable[[], list[Rows]]]:
+    """Yield functions that read the chunks of a text, one object a line. Each can be called in another thread.
 
     Args:
         schema: the raw columns.
@@ -48,7 +51,7 @@ def read_json(schema: pa.Schema, text: Iterable[bytes | bytearray], missing: Seq
         ended = line_ends(chunk)
         # The last line of a file may lack its newline.
         count = ended + (not chunk.endswith(b"\n"))
-        yield read_objects(schema, chunk, np.arange(line, line + count, dtype=np.int64), missing)
+        yield partial(read_objects, schema, chunk, np.arange(line, line + count, dtype=np.int64), missing)
         line += ended
 
 

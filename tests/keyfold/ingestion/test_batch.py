@@ -145,3 +145,21 @@ def test_the_journal_tells_people_what_was_read_and_what_came_of_it(tmp_path: Pa
     assert past.made == "3 rows: 1 accepted, 1 quarantined, 1 duplicate"
     record = lakehouse.ingest("clicks") / "journal" / "000000000.plan.json"
     assert str(lakehouse.home) not in record.read_text()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "threads"), [((1,), [4]), ((1, 1, 1, 1), [1, 1, 1, 1]), ((19, 1), [4, 1]), ((3, 1), [3, 1])]
+)
+def test_the_cores_of_this_process_are_shared_among_splits_by_their_size(lakehouse, monkeypatch, sizes, threads):
+    for number, size in enumerate(sizes):
+        land(
+            lakehouse.landing("clicks") / f"{number}.ndjson",
+            [event("u", number * 1000 + at) for at in range(size * 20)],
+        )
+    splits: list[Any] = []
+    runners, read_split = no_spark(4), batch.read_split
+    monkeypatch.setattr(batch, "_SPLIT_BYTES", 1)
+    monkeypatch.setattr(batch, "read_split", lambda split: splits.append(split) or read_split(split))
+    ingest(lakehouse, EVENTS, runners=runners)
+    splits.sort(key=lambda split: split.files[0][0])
+    assert [split.threads for split in splits] == threads

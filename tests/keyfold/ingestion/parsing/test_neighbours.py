@@ -109,7 +109,7 @@ CSV_FIELD = st.sampled_from(
 def json_rows(lines: list[str], size: int, stream: Stream = STREAM) -> list[dict]:
     text = io.BytesIO("\n".join(lines).encode())
     chunked = read_json(stream.raw_schema, chunks(text, size), stream.missing)
-    return rows_of((rows for chunk in chunked for rows in chunk), stream)
+    return rows_of((rows for read_chunk in chunked for rows in read_chunk()), stream)
 
 
 def csv_rows(header: str, lines: list[str], end: str, size: int) -> list[dict]:
