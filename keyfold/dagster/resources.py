@@ -15,6 +15,7 @@ from typing import Any, Self
 import dagster as dg
 
 from keyfold.dagster.run_config import RunConfig, plain_fields
+from keyfold.dagster.table_inputs import RESOURCE, load_table
 from keyfold.errors import Misconfigured
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Choice, Runners
@@ -25,8 +26,11 @@ from keyfold.storage.reachable import check_reachable
 
 
 @dataclass(frozen=True)
-class Keyfold:
+class Keyfold(dg.IOManager):
     """What the resource provides to a step: `def mine(keyfold: dg.ResourceParam[Keyfold])`.
+
+    It is also the IO manager, read only, by which other assets have Keyfold's tables as inputs:
+    `def mine(orders_per_hour: pl.LazyFrame)` (`keyfold.dagster.table_inputs`).
 
     Attributes:
         lakehouse: the tables, journals and state.
@@ -36,8 +40,23 @@ class Keyfold:
     lakehouse: Lakehouse
     runners: Runners
 
+    def load_input(self, context: dg.InputContext) -> Any:
+        """Return the table of an upstream asset, as the type that the input is annotated with."""
+        return load_table(context, self.lakehouse, self.runners)
 
-class KeyfoldResource(dg.ResourceDefinition):
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """Refuse the value of another asset.
+
+        Raises:
+            dg.Failure: always.
+        """
+        raise dg.Failure(
+            f"output {context.name} is to be stored by {RESOURCE}, which only reads Keyfold's tables: name another IO manager for it",
+            allow_retries=False,
+        )
+
+
+class KeyfoldResource(dg.IOManagerDefinition):
     """The lakehouse directory and the runners of a code location; it provides `Keyfold`, under the name `keyfold`.
 
     A Spark session is started by the first work that needs one, and stopped after the run. A run may choose its runner, and no
@@ -72,7 +91,7 @@ class KeyfoldResource(dg.ResourceDefinition):
         # Checks them.
         Runners(runner, self.settings, local_below)
         super().__init__(
-            resource_fn=self._provide,
+            resource_fn=self._provide,  # pyright: ignore[reportArgumentType] - a generator, as for any resource
             config_schema=plain_fields(RunConfig),
             description="The lakehouse directory, and the runners that work on it.",
         )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from keyfold.dagster.table_inputs import readable
 from keyfold.errors import Misconfigured
 
 JOB_TAG, STREAM_TAG = "keyfold/job", "keyfold/stream"
@@ -57,10 +58,10 @@ def described(translator: KeyfoldTranslator, spec: dg.AssetSpec) -> dg.AssetSpec
     Raises:
         KeyfoldError: `get_asset_spec` has changed the key.
     """
-    found = translator.get_asset_spec(spec)
-    if found.key != spec.key:
+    described_spec = translator.get_asset_spec(spec)
+    if described_spec.key != spec.key:
         raise Misconfigured(
-            f"{type(translator).__name__}.get_asset_spec makes {found.key.to_user_string()} of {spec.key.to_user_string()}: "
+            f"{type(translator).__name__}.get_asset_spec makes {described_spec.key.to_user_string()} of {spec.key.to_user_string()}: "
             "change keys in get_asset_key, which jobs and checks that name the table call too"
         )
-    return found
+    return readable(described_spec)

@@ -136,12 +136,19 @@ SCRIPTS = {
         def interrupted(*_):
             raise Interrupted
         signal.signal(signal.SIGINT, interrupted)
+        begun = os.path.abspath("begun")
         def long(rows):
+            open(begun, "w").close()
             time.sleep(300)
             yield from rows
+        def interrupt():
+            while not os.path.exists(begun):
+                time.sleep(0.1)
+            os.kill(os.getpid(), signal.SIGINT)
         with Runners("spark", settings) as runners:
             session = runners.session
-            threading.Timer(2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            # Not after some seconds: Spark cancels no job that it has yet to begin.
+            threading.Thread(target=interrupt, daemon=True).start()
             try:
                 session.range(2).mapInArrow(long, "id long").collect()
             except Interrupted:
