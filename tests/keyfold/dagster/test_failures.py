@@ -44,7 +44,7 @@ def failed(definitions: dg.Definitions, lakehouse) -> tuple[list[Any], int, str 
         op_retry_policy=dg.RetryPolicy(max_retries=1),
         executor_def=dg.in_process_executor,
     )
-    resource = dg.ResourceDefinition.hardcoded_resource(Keyfold(lakehouse, Runners("local")))
+    resource = dg.IOManagerDefinition.hardcoded_io_manager(Keyfold(lakehouse, Runners("local")))
     merged = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job], resources={"keyfold": resource}))
     with dg.DagsterInstance.ephemeral() as instance:
         run = merged.resolve_job_def("job").execute_in_process(instance=instance, raise_on_error=False)
