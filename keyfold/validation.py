@@ -239,7 +239,11 @@ def _by_type(detail: _Detail) -> str:
     return detail["msg"].removeprefix("Input should be ").removeprefix("a valid ")
 
 
-_OF_CLASS = {"Expr": "an expression, such as pl.col('amount') > 3"}
+_OF_CLASS = {
+    "Aggregate": "an aggregate, such as count() or sum('cents')",
+    "Expr": "an expression, such as pl.col('amount') > 3",
+    "Sequence": "a list",
+}
 _FITTING: dict[str, Callable[[_Detail], str]] = {
     "is_instance_of": lambda detail: _OF_CLASS.get(detail["ctx"]["class"], f"of type {detail['ctx']['class']}"),
     "dataclass_exact_type": lambda detail: f"of type {detail['ctx']['class_name']}",
@@ -249,7 +253,9 @@ _FITTING: dict[str, Callable[[_Detail], str]] = {
     "bool_type": lambda _: "True or False",
     "int_type": lambda _: "a whole number",
     "callable_type": lambda _: "a function",
+    "time_delta_type": lambda _: "a duration, such as '30m'",
     "tuple_type": lambda _: "a tuple",
+    "mapping_type": lambda _: "a dict",
     "dict_type": lambda _: "a dict",
     "int_parsing": lambda _: "a whole number",
     "float_parsing": lambda _: "a number",

@@ -35,7 +35,7 @@ from keyfold.operators.conditions import (
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import on_time, optional, step_job, tie_columns, waiting
-from keyfold.schemas import Columns, check_condition, names_of, require
+from keyfold.schemas import Columns, check_condition, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration, micros, to_micros
 
@@ -137,7 +137,6 @@ def alert(
     if not conditions:
         raise Misconfigured(f"job {name}: conditions is empty; give one at least")
     for title, one in conditions.items():
-        require(f"job {name}: {title}", one, Held | Listed, "Held(begins, ends)")
         if isinstance(one, Held):
             _ = one.times  # refuses what is no duration
             check_condition(f"job {name}: {title}: begins", one.begins, events)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from pydantic import Field
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
@@ -34,7 +35,7 @@ Send = Callable[[pl.DataFrame, Clock], Mapping[str, pl.DataFrame]]
 def buffer(
     name: str,
     source: Source,
-    size: int,
+    size: Annotated[int, Field(ge=1)],
     send: Send,
     tables: Sequence[OutputTable],
     *,
@@ -86,8 +87,6 @@ def buffer(
         [('hall', [20.0, 21.0])]
     """
     source, key = as_input(source), names_of(key)
-    if size < 1:
-        raise Misconfigured(f"job {name}: size is {size}; it must be 1 at least")
     if taken := {BATCH, DEADLINE, PROCESSING_DEADLINE}.intersection(source.schema.names):
         raise Misconfigured(
             f"job {name}: {source.stream.name} has {', '.join(sorted(taken))}, which the job's state needs"

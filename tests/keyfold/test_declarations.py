@@ -158,7 +158,9 @@ FAULTS: dict[str, Callable[[], Any]] = {
         UNTYPED_PERIOD
     ),
     "calendar: zone is 'Europe/Berln': not a time zone": lambda: Calendar("day", "Europe/Berln"),
-    "job hourly: length is 3; it must be a length, such as '1h', or Calendar": lambda: per_hour(length=3),
+    "job hourly: length is 3; it must be a duration, such as '30m' or text or of type Calendar": lambda: per_hour(
+        length=3
+    ),
     "job hourly: every is 1d; windows of the calendar follow one another": lambda: per_hour(
         length=Calendar("month"), every="1d"
     ),
@@ -168,7 +170,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "lateness: allowed is 0:00:00; it must be longer than nothing": lambda: Lateness(allowed="0s"),
     "lateness: allowed is '1x'": lambda: Lateness(allowed="1x"),
     "lateness: no row changes without `allowed` or `while_open`": lambda: Lateness(changes=True),
-    "job hourly: lateness is '1h'; it must be Lateness": lambda: per_hour(lateness="1h"),
+    "job hourly: lateness is '1h'; it must be of type Lateness": lambda: per_hour(lateness="1h"),
     "job hourly: keep_max and top cannot be had together": lambda: per_hour(
         keep_max="clicks", top=Top(n=1, highest="clicks"), by="user"
     ),
@@ -190,8 +192,10 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "then: share is 'clicks'; it must be an expression": lambda: per_hour(then={"share": "clicks"}),
     "then: clicks is a column that the job goes by": lambda: per_hour(then={"clicks": pl.col("clicks") * 2}),
     "count: where is 'n'; it must be a condition": lambda: count(UNTYPED_NAME),
-    "the aggregates is .*; it must be a dict": lambda: per_hour(of=[count()]),
-    "stands where names of columns should": lambda: windows("j", CLICKS, COUNTED, key=UNTYPED_KEY, length="1h"),
+    "job hourly: of is .*; it must be a dict": lambda: per_hour(of=[count()]),
+    r"job j: key is .*col\(\"user\"\).*; it must be text or a list": lambda: windows(
+        "j", CLICKS, COUNTED, key=UNTYPED_KEY, length="1h"
+    ),
     "output: there is no column click to write; did you mean clicks": lambda: per_hour(
         output={"user": pl.String, "click": pl.Int64, "clicks": pl.Int64}
     ),
@@ -211,7 +215,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "highest: n is 0; it must be 1 or more": lambda: Highest("at", n=0),
     "first: expires is '0s': it must be longer than nothing": lambda: First(expires="0s"),
     "last: expires is 'soon': write a number": lambda: Last(expires="soon"),
-    r"job j: keep is 'last'; it must be First\(\), Last\(\) or": lambda: rows(
+    r"job j: keep is 'last'; it must be of type First or of type Last or of type Highest": lambda: rows(
         "j", CLICKS, keep=UNTYPED_HOW_TO_KEEP, key="user"
     ),
     "input clicks: at: there is no column seen": lambda: per_hour(Input(CLICKS, "seen")),
@@ -220,7 +224,9 @@ FAULTS: dict[str, Callable[[], Any]] = {
         "j", CLICKS.derive(half=CENTS // 2), COUNTED, key="half", length="1h"
     ),
     "job j: conditions is empty": lambda: alert("j", CLICKS, {}, key="user"),
-    r"job j: dear is .*; it must be Held": lambda: alert("j", CLICKS, {"dear": DEAR}, key="user"),  # type: ignore[dict-item]
+    r"job j: conditions: dear is .*; it must be of type Held or of type Listed": lambda: alert(
+        "j", CLICKS, {"dear": DEAR}, key="user"
+    ),  # type: ignore[dict-item]
     "dear: begins is 'cents > 3'; it must be an expression": lambda: held("cents > 3"),
     "dear: begins: there is no column cent; did you mean cents": lambda: held(pl.col("cent") > 3),
     r'dear: begins is col\("cents"\), which is int64; it must be true or false': lambda: held(CENTS),

@@ -199,17 +199,6 @@ def distinct(value: str | pl.Expr, ignored: tuple[Any, ...] = ()) -> Aggregate:
     return Aggregate("distinct", _value(value), ignored)
 
 
-def check_aggregates(of: Mapping[str, Aggregate]) -> None:
-    """Check that values are aggregates.
-
-    Raises:
-        Misconfigured: one is none.
-    """
-    require("the aggregates", of, Mapping, "a dict of columns and aggregates, such as {'clicks': count()}")
-    for name, aggregate in of.items():
-        require(name, aggregate, Aggregate, "an aggregate, such as count() or sum('cents')")
-
-
 def require_known(
     job: str, of: Mapping[str, Aggregate], kinds: Collection[str], operator: str = "this operator"
 ) -> None:
@@ -218,7 +207,6 @@ def require_known(
     Raises:
         Misconfigured: it lacks one.
     """
-    check_aggregates(of)
     for name, aggregate in of.items():
         if aggregate.kind not in kinds:
             raise Misconfigured(f"job {job}: {name} is made by {aggregate.kind}; {operator} has {', '.join(kinds)}")

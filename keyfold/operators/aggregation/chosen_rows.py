@@ -19,7 +19,7 @@ from keyfold.operators.aggregation.combined_rows import counting_job, number_of_
 from keyfold.operators.aggregation.row_choice import IS_NEW, Choice, Columns, First, Highest, Last
 from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import optional, step_job, tie_columns
-from keyfold.schemas import field_of, names_of, require
+from keyfold.schemas import field_of, names_of
 from keyfold.stream import TIMESTAMP
 
 RANK = "rank"
@@ -81,7 +81,6 @@ def rows(
         [(8,)]
         [(9, 1), (8, 2)]
     """
-    require(f"job {name}: keep", keep, Choice, "First(), Last() or Highest('points')")
     source, key = as_input(source), names_of(key)
     events, event_time, counted = source.schema, source.event_time, counted or keep.counted
     if isinstance(keep, Highest):

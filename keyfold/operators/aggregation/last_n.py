@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from pydantic import Field
 
 from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
@@ -40,7 +41,7 @@ def last_n(
     source: Source,
     of: Mapping[str, Aggregate],
     *,
-    n: int,
+    n: Annotated[int, Field(ge=1)],
     key: str | Sequence[str],
     gap: Silence,
     from_n: int | None = None,
@@ -97,8 +98,6 @@ def last_n(
         >>> harness.batch(came).tables["means"].select("user", "mean").rows()
         [('ann', 1.5), ('ann', 4.0)]
     """
-    if n < 1:
-        raise Misconfigured(f"job {name}: n is {n}; it must be 1 or more")
     if from_n is not None and not 1 <= from_n <= n:
         raise Misconfigured(f"job {name}: from_n is {from_n}; it must be 1 at least and at most n, {n}")
     source, key, timeout = as_input(source), names_of(key), as_timeout(f"job {name}: gap", gap)

@@ -9,7 +9,7 @@ import polars as pl
 from pydantic import AfterValidator
 
 from keyfold.errors import Misconfigured
-from keyfold.schemas import nearest, require
+from keyfold.schemas import nearest
 from keyfold.times import EPOCH, as_duration, period_start
 
 WINDOW_START = "window_start"
@@ -159,9 +159,6 @@ def shape_of(job: str, length: timedelta | str | Calendar, every: timedelta | st
                 f"job {job}: every is {every}; windows of the calendar follow one another: leave it out"
             )
         return length
-    require(
-        f"job {job}: length", length, timedelta | str, "a length, such as '1h', or Calendar('day', 'Europe/Berlin')"
-    )
     length = as_duration(f"job {job}: length", length)
     every = length if every is None else as_duration(f"job {job}: every", every)
     if not timedelta(0) < every <= length or length % every:

@@ -22,7 +22,7 @@ from keyfold.operators.aggregation.open_windows import OpenWindows
 from keyfold.operators.aggregation.top_groups import Top, TopGroups, rank_column
 from keyfold.operators.aggregation.window_shapes import IS_OPEN, PANE, WINDOW_END, WINDOW_START, Calendar, shape_of
 from keyfold.operators.signatures import operator
-from keyfold.schemas import Columns, field_of, names_of, require
+from keyfold.schemas import Columns, field_of, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import as_duration
 
@@ -217,8 +217,6 @@ def _check(
     Raises:
         Misconfigured: they do not.
     """
-    require(f"job {job}: top", top, Top | None, "Top(n=3, highest='clicks')")
-    require(f"job {job}: lateness", lateness, Lateness | None, "Lateness(allowed='1h'), or Lateness(while_open=True)")
     chosen = {"keep_max": bool(keep_max), "top": top is not None, "lateness": lateness is not None}
     if len(both := [argument for argument, is_given in chosen.items() if is_given]) > 1:
         raise Misconfigured(f"job {job}: {both[0]} and {both[1]} cannot be had together; leave out one of them")

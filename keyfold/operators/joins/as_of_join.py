@@ -4,8 +4,7 @@ A left row waits until the watermark has passed its time, since a newer version 
 version of each key that the watermark has passed, while it can still be used, and all versions ahead of the watermark.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
@@ -13,15 +12,12 @@ from typing import Any, Literal
 import polars as pl
 
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, STEP_DECIDES
-from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import DEADLINE, Clock, InOneCall, Step
-from keyfold.keyed.job.tables import Append
-from keyfold.operators.joins.sides import Side, Sides, sides_of
+from keyfold.keyed.job.inputs import EVENT_TIME
+from keyfold.keyed.job.step import DEADLINE, Clock
+from keyfold.operators.joins.sides import Side, sides_of
+from keyfold.operators.joins.two_inputs import Matches, join_job
 from keyfold.operators.signatures import operator
 from keyfold.times import as_duration
-
-_VERSION = "#version"
 
 
 @operator()
@@ -78,66 +74,38 @@ def as_of_join(
         [3, 4]
     """
     within = as_duration(f"job {name}: within, the greatest age of a version,", within)
-    sides = sides_of(name, key, left, right, how, ("inner", "left"))
+    sides = sides_of(name, key, left, right, how)
+    values = [column for column in sides.right[1].schema.names if column not in (*sides.key, sides.right[1].event_time)]
+    rule = partial(_matches, sides.key, values, within)
     # Only left rows are conserved: versions replace each other, and are in no output row of their own.
-    inputs = {
-        one: replace(declared, conserved=one == sides.left[0] and how == "left", final_at=STEP_DECIDES)
-        for one, declared in sides.inputs.items()
-    }
-    waits, written = (pl.col(INPUT) == sides.left[0]).sum().cast(pl.Int64), pl.len()
-    if how == "inner":
-        waits = written = pl.lit(0)
-    step = InOneCall(partial(_join, sides, within, how))
-    return KeyedJob(
-        name,
-        inputs,
-        sides.key,
-        State(sides.state, events=waits),
-        step,
-        Append(sides.output, events=written),
-        **settings,
-    )
+    return join_job(name, sides, how, rule, settings, writes_left_once=how == "left")
 
 
-def _join(
-    sides: Sides,
+def _matches(
+    key: tuple[str, ...],
+    values: Sequence[str],
     within: timedelta,
-    how: Literal["inner", "left"],
-    state: pl.DataFrame,
-    events: Mapping[str, pl.DataFrame],
+    left: pl.DataFrame,
+    right: pl.DataFrame,
     clock: Clock,
-) -> Step:
-    came, late = sides.late(sides.came(events), clock)
-    known = pl.concat([state.drop(DEADLINE), came])
-    left, versions = sides.side(known, sides.left), _in_order(sides, sides.side(known, sides.right))
-    is_ready = pl.col(EVENT_TIME) <= clock.watermark
-    ready, waiting = left.filter(is_ready), left.filter(~is_ready)
-    versions_at = _newest_versions(ready, versions, sides.key, within)
-    has_version = versions_at.is_not_null()
-    pairs = sides.pairs(ready.filter(has_version), versions[versions_at.drop_nulls().to_numpy()])
-    output = pl.concat([pairs, *sides.misses(ready.filter(~has_version), how)])
-    kept = versions.with_columns((pl.col(EVENT_TIME) + within).alias(DEADLINE)).filter(
-        # A version is superseded when the watermark has passed the next one.
-        (pl.col(EVENT_TIME).shift(-1).over(sides.key) > clock.watermark).fill_null(value=True)
-        & (pl.col(DEADLINE) > clock.watermark)
-    )
-    state = pl.concat([waiting.with_columns(pl.col(EVENT_TIME).alias(DEADLINE)), kept])
-    return Step(state=state, output=output, late=late)
-
-
-def _in_order(sides: Sides, versions: pl.DataFrame) -> pl.DataFrame:
-    """Sort versions by time. Of several with the same key and time, keep the one whose values sort last."""
-    values = [name for name in sides.right[1].schema.names if name not in (*sides.key, sides.right[1].event_time)]
-    ordered = versions.sort(EVENT_TIME, *values, nulls_last=False)
-    return ordered.unique([*sides.key, EVENT_TIME], keep="last", maintain_order=True)
-
-
-def _newest_versions(rows: pl.DataFrame, versions: pl.DataFrame, key: tuple[str, ...], within: timedelta) -> pl.Series:
-    """Return for each row the position of its version; NULL if there is none."""
-    at = rows.select(*key, EVENT_TIME).with_row_index("#row").sort(EVENT_TIME)
-    known = versions.select(*key, EVENT_TIME).with_row_index(_VERSION)
+) -> Matches:
+    """Match the left rows that the watermark has passed with the newest version at their time."""
+    # Of several versions with the same key and time, the one whose values sort last.
+    versions = right.sort(EVENT_TIME, *values, nulls_last=False)
+    versions = versions.unique([*key, EVENT_TIME], keep="last", maintain_order=True)
+    # A version is superseded when the watermark has passed the next one.
+    following = pl.col(EVENT_TIME).shift(-1).over(key)
+    versions = versions.with_columns(pl.min_horizontal(pl.col(EVENT_TIME) + within, following).alias(DEADLINE))
+    at = left.select(*key, EVENT_TIME).with_row_index("#left").filter(pl.col(EVENT_TIME) <= clock.watermark)
     # Both are in order of time. Polars cannot check that for each key, and would warn.
-    matched = at.join_asof(
-        known, on=EVENT_TIME, by=list(key), strategy="backward", tolerance=within, check_sortedness=False
+    pairs = at.sort(EVENT_TIME).join_asof(
+        versions.select(*key, EVENT_TIME).with_row_index("#right"),
+        on=EVENT_TIME,
+        by=list(key),
+        strategy="backward",
+        tolerance=within,
+        check_sortedness=False,
     )
-    return matched.sort("#row")[_VERSION]
+    pairs = pairs.drop_nulls("#right").sort("#left")
+    left = left.with_columns(pl.col(EVENT_TIME).alias(DEADLINE))
+    return Matches(left, versions, pairs["#left"].to_numpy(), pairs["#right"].to_numpy())

@@ -1,11 +1,6 @@
-"""Interval join: join events of two inputs with the same key whose times are within a span of each other.
+"""Interval join: join events of two inputs with the same key whose times are within a span of each other."""
 
-A row stays in state until the watermark has passed the times of all possible matches: later rows are late. Then it is removed.
-If it had no match, and the join keeps such rows, it is written without one. So each pair and each row without a match is
-written once, and state has a bounded span of each side.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -16,12 +11,11 @@ import polars as pl
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import EVENT_TIME
-from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.operators.joins.sides import How, Side, Sides, sides_of, uncounted_join
+from keyfold.keyed.job.step import DEADLINE, Clock
+from keyfold.operators.joins.sides import How, Side, sides_of
+from keyfold.operators.joins.two_inputs import IS_NEW, Matches, join_job
 from keyfold.operators.signatures import operator
 from keyfold.times import as_duration
-
-_IS_NEW = "#new"
 
 
 @operator()
@@ -83,13 +77,31 @@ def interval_join(
     if earliest > latest:
         raise Misconfigured(f"job {name}: earliest ({earliest}) is after latest ({latest}), so nothing would match")
     sides = sides_of(name, key, left, right, how)
-    return uncounted_join(name, sides, partial(_join, sides, earliest, latest, how), settings)
+    return join_job(name, sides, how, partial(_matches, sides.key, earliest, latest), settings)
 
 
-def _span(where: str, given: timedelta | str) -> timedelta:
-    if isinstance(given, timedelta):
-        return given
-    return -as_duration(where, given[1:]) if str(given).startswith("-") else as_duration(where, given)
+def _span(where: str, span: timedelta | str) -> timedelta:
+    if isinstance(span, timedelta):
+        return span
+    return -as_duration(where, span[1:]) if str(span).startswith("-") else as_duration(where, span)
+
+
+def _matches(
+    key: tuple[str, ...], earliest: timedelta, latest: timedelta, left: pl.DataFrame, right: pl.DataFrame, clock: Clock
+) -> Matches:
+    """Match rows with a new one. Pairs of two older rows were written when the later one arrived."""
+    # New left rows with all right rows, and old left rows with new right rows only: no pair is written twice.
+    new_left, old_left = (np.flatnonzero(left[IS_NEW].to_numpy() == is_new) for is_new in (True, False))
+    new_right = np.flatnonzero(right[IS_NEW].to_numpy())
+    of_new = pairs_within(left[new_left], right, key, earliest, latest)
+    of_old = pairs_within(left[old_left], right[new_right], key, earliest, latest)
+    # The latest time of a match: `latest` after a left row, and `earliest` before a right row.
+    return Matches(
+        left.with_columns((pl.col(EVENT_TIME) + latest).alias(DEADLINE)),
+        right.with_columns((pl.col(EVENT_TIME) - earliest).alias(DEADLINE)),
+        np.concatenate([new_left[of_new[0]], old_left[of_old[0]]]),
+        np.concatenate([of_new[1], new_right[of_old[1]]]),
+    )
 
 
 def pairs_within(
@@ -105,7 +117,7 @@ def pairs_within(
     codes = pl.concat([left.select(key), right.select(key)]).select(pl.struct(key).rank("dense").cast(pl.Int64))
     code = codes.to_series().to_numpy()
     left_code, right_code = code[: left.height], code[left.height :]
-    left_time, right_time = (one[EVENT_TIME].to_physical().to_numpy() for one in (left, right))
+    left_time, right_time = (side[EVENT_TIME].to_physical().to_numpy() for side in (left, right))
     # Times by their rank among the right side's: a code and a rank fit into one whole number, which can be searched.
     times = np.unique(right_time)
     ranks = times.size + 1
@@ -119,54 +131,3 @@ def pairs_within(
     rows = np.repeat(np.arange(left.height), counts)
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     return rows, order[np.repeat(begin, counts) + within]
-
-
-def _join(
-    sides: Sides,
-    earliest: timedelta,
-    latest: timedelta,
-    how: How,
-    state: pl.DataFrame,
-    events: Mapping[str, pl.DataFrame],
-    clock: Clock,
-) -> Step:
-    came, late = sides.late(sides.came(events), clock)
-    known = pl.concat(
-        [
-            state.drop(DEADLINE).with_columns(**{_IS_NEW: pl.lit(value=False)}),
-            came.with_columns(**{_IS_NEW: pl.lit(value=True)}),
-        ]
-    )
-    left, right = sides.side(known, sides.left), sides.side(known, sides.right)
-    left_rows, right_rows = _new_pairs(left, right, sides.key, earliest, latest)
-    pairs = sides.pairs(left[left_rows], right[right_rows])
-    left, right = _matched(left, left_rows), _matched(right, right_rows)
-    # The latest time of a match: `latest` after a left row, and `earliest` before a right row.
-    waiting = pl.concat(
-        [
-            left.with_columns((pl.col(EVENT_TIME) + latest).alias(DEADLINE)),
-            right.with_columns((pl.col(EVENT_TIME) - earliest).alias(DEADLINE)),
-        ]
-    )
-    is_over = pl.col(DEADLINE) <= clock.watermark
-    missed = waiting.filter(is_over & ~pl.col("matched"))
-    output = pl.concat([pairs, *sides.misses(missed, how)])
-    return Step(state=waiting.filter(~is_over).drop(_IS_NEW), output=output, late=late)
-
-
-def _new_pairs(
-    left: pl.DataFrame, right: pl.DataFrame, key: tuple[str, ...], earliest: timedelta, latest: timedelta
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs with a new row. Pairs of two older rows were written when the later one arrived."""
-    # New left rows with all right rows, and old left rows with new right rows only: no pair is found twice.
-    new_left, old_left = (np.flatnonzero(left[_IS_NEW].to_numpy() == new) for new in (True, False))
-    new_right = np.flatnonzero(right[_IS_NEW].to_numpy())
-    of_new = pairs_within(left[new_left], right, key, earliest, latest)
-    of_old = pairs_within(left[old_left], right[new_right], key, earliest, latest)
-    return np.concatenate([new_left[of_new[0]], old_left[of_old[0]]]), np.concatenate([of_new[1], new_right[of_old[1]]])
-
-
-def _matched(side: pl.DataFrame, rows: np.ndarray) -> pl.DataFrame:
-    matched = side["matched"].to_numpy().copy()
-    matched[rows] = True
-    return side.with_columns(pl.Series("matched", matched))

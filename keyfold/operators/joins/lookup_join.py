@@ -61,35 +61,33 @@ def lookup_join(
         >>> harness.written["named_sales"]["title"].to_list()
         ['Green tea', None]
     """
-    if how not in ("inner", "left"):
-        raise Misconfigured(f"job {name}: how is {how!r}; it must be inner or left")
-    (input_name, one), (lookup_name, table) = named(events), lookup
-    if lacking := [column for column in table.key if column not in one.schema.names]:
+    (input_name, input_), (lookup_name, table) = named(events), lookup
+    if lacking := [column for column in table.key if column not in input_.schema.names]:
         raise Misconfigured(
             f"job {name}: input {input_name} has no column {', '.join(lacking)}, the key of {lookup_name}; make it with "
             "`derive`"
         )
     for column in table.key:
-        here, there = one.schema.field(column).type, table.columns.field(column).type
-        if here != there:
+        of_events, of_lookup = input_.schema.field(column).type, table.columns.field(column).type
+        if of_events != of_lookup:
             raise Misconfigured(
-                f"job {name}: the key's column {column} is {here} in {input_name}, and {there} in {lookup_name}; cast it with `derive`"
+                f"job {name}: the key's column {column} is {of_events} in {input_name}, and {of_lookup} in {lookup_name}; cast it with `derive`"
             )
     added = [field for field in table.columns if field.name not in table.key]
-    if both := [field.name for field in added if field.name in one.schema.names]:
+    if both := [field.name for field in added if field.name in input_.schema.names]:
         raise Misconfigured(
             f"job {name}: both {input_name} and {lookup_name} have {', '.join(both)}; leave it out of one of them"
         )
-    output = pa.schema([*one.schema, *(field.with_nullable(how == "left" or field.nullable) for field in added)])
+    output = pa.schema([*input_.schema, *(field.with_nullable(how == "left" or field.nullable) for field in added)])
 
     def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
         # Here, and not when the job is made: it imports pandas, which loading definitions should not.
-        kinds = polars_schema(output)
+        types = polars_schema(output)
         rows = events[input_name].join(events[lookup_name], on=list(table.key), how=how, maintain_order="left")
-        return Step(state=state, output=rows.select(pl.col(column).cast(kind) for column, kind in kinds.items()))
+        return Step(state=state, output=rows.select(pl.col(column).cast(type_) for column, type_ in types.items()))
 
     # With `inner`, events without a row are in no output: they cannot be conserved.
-    read = replace(one, conserved=how == "left", final_at=STEP_DECIDES)
-    state = State(pa.schema([one.schema.field(column) for column in table.key]), events=pl.lit(0))
+    read = replace(input_, conserved=how == "left", final_at=STEP_DECIDES)
+    state = State(pa.schema([input_.schema.field(column) for column in table.key]), events=pl.lit(0))
     written = Append(output, events=pl.len() if how == "left" else pl.lit(0))
     return KeyedJob(name, {input_name: read, lookup_name: table}, table.key, state, step, written, **settings)

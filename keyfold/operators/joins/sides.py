@@ -1,19 +1,16 @@
-"""Define the two sides of a join: their columns in its output, and their rows in its state."""
+"""Define the two sides of a join: their columns in its output, and their rows in its state (`two_inputs` joins them)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import Misconfigured
-from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.event_frames import joined_schema, tagged
-from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, STEP_DECIDES, Input, Source, as_input
-from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import DEADLINE, Clock, InOneCall, StepFunction
-from keyfold.keyed.job.tables import Append
+from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, Input, Source, as_input
+from keyfold.keyed.job.step import DEADLINE
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.schemas import field_of, names_of
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
@@ -53,20 +50,15 @@ class Sides:
         """The inputs by name."""
         return dict((self.left, self.right))
 
-    def came(self, events: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    def rows_of_events(self, events: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
         """Return new events of both sides as rows of state without a match."""
-        kinds = polars_schema(joined_schema(self.key, self.inputs))
-        rows = [tagged(self.inputs, name, events[name], kinds) for name in self.inputs]
+        types = polars_schema(joined_schema(self.key, self.inputs))
+        rows = [tagged(self.inputs, name, events[name], types) for name in self.inputs]
         return pl.concat(rows).with_columns(matched=pl.lit(value=False))
 
     def side(self, rows: pl.DataFrame, side: Named) -> pl.DataFrame:
         """Return the rows of one side."""
         return rows.filter(pl.col(INPUT) == side[0])
-
-    def late(self, came: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Separate rows that are on time from late ones, which are returned in the columns of the late table."""
-        is_late = pl.col(EVENT_TIME) <= clock.previous_watermark
-        return came.filter(~is_late), came.filter(is_late).drop("matched")
 
     def pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         """Return output rows: left and right rows side by side."""
@@ -77,23 +69,23 @@ class Sides:
     def misses(self, rows: pl.DataFrame, how: How) -> list[pl.DataFrame]:
         """Return output rows for rows without a match, of the sides for which the join writes them."""
         written = {"inner": (), "left": (self.left,), "outer": (self.left, self.right)}[how]
-        return [self.rows_of(one, self.side(rows, one)) for one in written]
+        return [self.rows_of(side, self.side(rows, side)) for side in written]
 
     def rows_of(self, side: Named, rows: pl.DataFrame) -> pl.DataFrame:
         """Return output rows for rows of one side, with NULL in the columns of the other."""
         return self._in_output(rows.select(*self.key, *self._columns(side)))
 
     def _in_output(self, rows: pl.DataFrame) -> pl.DataFrame:
-        kinds = polars_schema(self.output)
+        types = polars_schema(self.output)
         return rows.select(
-            (pl.col(name) if name in rows.columns else pl.lit(None, kind)).alias(name) for name, kind in kinds.items()
+            (pl.col(name) if name in rows.columns else pl.lit(None, type_)).alias(name) for name, type_ in types.items()
         )
 
     def _columns(self, side: Named) -> list[pl.Expr]:
-        _, one = side
+        _, input_ = side
         return [
-            (pl.col(EVENT_TIME).alias(name) if name == one.event_time else pl.col(name))
-            for name in one.schema.names
+            (pl.col(EVENT_TIME).alias(name) if name == input_.event_time else pl.col(name))
+            for name in input_.schema.names
             if name not in self.key
         ]
 
@@ -112,9 +104,8 @@ def sides_of(
     first: Side,
     second: Side,
     how: How | Semi,
-    known: Sequence[str] = get_args(How),
 ) -> Sides:
-    """Make the sides of a join, which has the `known` ways to join.
+    """Make the sides of a join.
 
     The column `ingested_at` of a stream is in a join only where the input's `columns` name it.
 
@@ -122,11 +113,9 @@ def sides_of(
         Misconfigured: they have the same name, one lacks a column of the key, or both have a column that is not in the key.
     """
     key, left, right = names_of(key), _without_arrival(named(first)), _without_arrival(named(second))
-    if how not in known:
-        raise Misconfigured(f"job {job}: how is {how!r}; it must be one of {', '.join(known)}")
-    for side, one in (left, right):
+    for side, input_ in (left, right):
         for name in key:
-            field_of(f"job {job}: key: input {side}", name, one.schema)
+            field_of(f"job {job}: key: input {side}", name, input_.schema)
     if left[0] == right[0]:
         raise Misconfigured(f"job {job}: both sides are called {left[0]}; give each a name of its own")
     # A semi join writes no column of the right side.
@@ -153,13 +142,6 @@ def _without_arrival(side: Named) -> Named:
     if input_.columns is not None or not is_ours:
         return side
     return name, replace(input_, columns=[column for column in input_.schema.names if column != INGESTED_AT])
-
-
-def uncounted_join(name: str, sides: Sides, step: StepFunction, settings: Mapping[str, Any]) -> KeyedJob:
-    """Make the job of a join whose rows may match any number of others, so that events cannot be counted by output rows."""
-    inputs = {side: replace(one, conserved=False, final_at=STEP_DECIDES) for side, one in sides.inputs.items()}
-    state = State(sides.state, events=pl.lit(0))
-    return KeyedJob(name, inputs, sides.key, state, InOneCall(step), Append(sides.output, events=pl.lit(0)), **settings)
 
 
 def _of_output(field: pa.Field, *, may_miss: bool) -> pa.Field:

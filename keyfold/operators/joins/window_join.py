@@ -1,17 +1,18 @@
 """Window join: join events of two inputs with the same key in the same window of event time, when the window ends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import polars as pl
 
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import EVENT_TIME
-from keyfold.keyed.job.step import DEADLINE, Clock, Step
-from keyfold.operators.joins.sides import How, Semi, Side, Sides, sides_of, uncounted_join
+from keyfold.keyed.job.step import DEADLINE, Clock
+from keyfold.operators.joins.sides import How, Semi, Side, sides_of
+from keyfold.operators.joins.two_inputs import Matches, join_job
 from keyfold.operators.signatures import operator
 from keyfold.times import as_duration
 
@@ -43,30 +44,26 @@ def window_join(
     length = as_duration(f"job {name}: length", length)
     if length <= timedelta(0):
         raise Misconfigured(f"job {name}: length is {length}; it must be longer than nothing")
-    sides = sides_of(name, key, left, right, how, (*get_args(How), *get_args(Semi)))
-    return uncounted_join(name, sides, partial(_join, sides, length, how), settings)
+    sides = sides_of(name, key, left, right, how)
+    return join_job(name, sides, how, partial(_matches, sides.key, length, how), settings)
 
 
-def _join(
-    sides: Sides,
+def _matches(
+    key: tuple[str, ...],
     length: timedelta,
     how: How | Semi,
-    state: pl.DataFrame,
-    events: Mapping[str, pl.DataFrame],
+    left: pl.DataFrame,
+    right: pl.DataFrame,
     clock: Clock,
-) -> Step:
-    came, late = sides.late(sides.came(events), clock)
-    # The deadline is the window's end, so it also identifies the window: rows are joined on it.
-    end = (pl.col(EVENT_TIME).dt.truncate(length) + length).alias(DEADLINE)
-    waiting = pl.concat([state, came.with_columns(end)])
-    is_over = pl.col(DEADLINE) <= clock.watermark
-    over = waiting.filter(is_over)
-    left, right = (sides.side(over, side).with_row_index("#row") for side in (sides.left, sides.right))
-    on = [*sides.key, DEADLINE]
+) -> Matches:
+    """Match the rows of windows that have ended. The end of a row's window, until which it waits, also tells windows apart."""
+    end, on = (pl.col(EVENT_TIME).dt.truncate(length) + length).alias(DEADLINE), [*key, DEADLINE]
+    left, right = left.with_columns(end), right.with_columns(end)
+    rows = (side.with_row_index(number) for side, number in ((left, "#left"), (right, "#right")))
+    over_left, over_right = (
+        side.filter(pl.col(DEADLINE) <= clock.watermark).select(*on, pl.col("^#(left|right)$")) for side in rows
+    )
     if how == "semi":
-        matched = sides.rows_of(sides.left, left.join(right, on=on, how="semi"))
-        return Step(state=waiting.filter(~is_over), output=matched, late=late)
-    pairs = left.select("#row", *on).join(right.select(*on, pl.col("#row").alias("#other")), on=on)
-    missed = pl.concat([left.join(right, on=on, how="anti"), right.join(left, on=on, how="anti")])
-    matched = sides.pairs(left[pairs["#row"].to_numpy()], right[pairs["#other"].to_numpy()])
-    return Step(state=waiting.filter(~is_over), output=pl.concat([matched, *sides.misses(missed, how)]), late=late)
+        over_right = over_right.unique(on)
+    pairs = over_left.join(over_right, on=on, suffix="#other")
+    return Matches(left, right, pairs["#left"].to_numpy(), pairs["#right"].to_numpy())

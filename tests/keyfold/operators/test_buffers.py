@@ -87,7 +87,7 @@ def test_the_rest_leaves_when_its_oldest_has_waited_and_not_a_microsecond_before
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"size": 0}, "size is 0; it must be 1 at least"),
+        ({"size": 0}, "size is 0; it must be 1 or more"),
         ({"wait": "soon"}, "job batches: wait is 'soon': write a number"),
         ({"processing_wait": -MINUTE}, "job batches: processing_wait is .* must not be negative"),
         (
