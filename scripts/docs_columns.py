@@ -1,77 +1,61 @@
 #!/usr/bin/env python
-"""Regenerate the column tables of the pages from the columns' declarations: `make docs`.
+"""Regenerate the tables of columns and the sections of jobs in the pages from their declarations: `make docs`.
 
-A table is between `<!-- columns of TABLE -->` and `<!-- end of columns -->`. TABLE may be several names with commas, for tables
-with the same columns. A test fails if a page differs from the declarations.
+The columns of an event table, or of quarantine, are between `<!-- columns of TABLE -->` and `<!-- end of columns -->`. The section of a
+shipped job is between `<!-- job NAME -->` and `<!-- end of job -->`: the docstring of its module, its tables with their columns, and
+its parameters. What only a person can say stands outside of these. A test fails if a page differs from the declarations.
 """
 
 import re
 import sys
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+from pydantic.fields import FieldInfo
 
-from keyfold.columns import describe, lineage_of
+from keyfold import EventTimeParameters, Input, KeyedJob, Stream, build_job
+from keyfold.columns import describe
 from keyfold.ingestion import QUARANTINE
-from keyfold.keyed.job.building import build_job
-from keyfold.stream import Stream
+from keyfold.stream.refined import Refined
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 
 PAGES = Path(__file__).parents[1] / "docs"
 
-_BLOCK = re.compile(r"(<!-- columns of ([a-z0-9_., ]+) -->\n).*?(<!-- end of columns -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- columns of ([a-z0-9_.]+) -->\n).*?(<!-- end of columns -->)", re.DOTALL)
+_SECTION = re.compile(r"(<!-- job (\w+) -->\n).*?(<!-- end of job -->)", re.DOTALL)
+_OF_EVERY_JOB = frozenset({"time", "key_groups"})
+"""Parameters that the page describes once."""
 
 
 def fill(page: str) -> str:
-    """Replace all column tables in a page's text.
+    """Replace all column tables and sections of jobs in a page's text.
 
     Raises:
-        SystemExit: there is no such table, or tables of one block have different columns.
+        SystemExit: there is no such table, or no such job.
     """
-    return _BLOCK.sub(lambda block: f"{block[1]}\n{_table(block[2])}\n{block[3]}", page)
+    filled = _BLOCK.sub(lambda block: f"{block[1]}\n{_event_table(block[2])}\n{block[3]}", page)
+    return _SECTION.sub(lambda section: f"{section[1]}\n{_job(section[2])}\n{section[3]}", filled)
 
 
-def tables() -> dict[str, tuple[pa.Schema, list[str]]]:
-    """The columns of all tables by name, each with text about its origin."""
-    found = {"quarantine": (QUARANTINE, [""] * len(QUARANTINE))}
+def _event_table(name: str) -> str:
+    tables = _tables()
+    if name not in tables:
+        sys.exit(f"columns of {name}: there is no such table; there are {', '.join(tables)}")
+    rows = [f"{_row(column)} {origin} |" for column, origin in tables[name]]
+    return "\n".join(["| column | type | meaning | made of |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _tables() -> dict[str, list[tuple[pa.Field, str]]]:
+    """The columns of quarantine and of all event tables, each with text about its origin."""
+    tables = {"quarantine": [(column, "") for column in QUARANTINE]}
     for stream in STREAMS.values():
-        found[f"events.{stream.name}"] = (
-            stream.event_schema,
-            [*(_raw(stream, name) for name in stream.schema.names), "the plan of ingest"],
-        )
-    for template in JOBS.values():
-        for table in build_job(template).tables:
-            found[table.name] = (
-                table.schema,
-                [", ".join(f"`{name}`" for name in lineage_of(one)) for one in table.schema],
-            )
-    return found
-
-
-def _table(names: str) -> str:
-    known = tables()
-    wanted = [name.strip() for name in names.split(",")]
-    if strangers := [name for name in wanted if name not in known]:
-        sys.exit(f"columns of {', '.join(strangers)}: there is no such table; there are {', '.join(known)}")
-    rows = {name: _rows(*known[name]) for name in wanted}
-    if others := [name for name in wanted if rows[name] != rows[wanted[0]]]:
-        sys.exit(f"{', '.join(others)} has other columns than {wanted[0]}; give it a block of its own")
-    lines = ["| column | type | what it means | made of |", "|---|---|---|---|", *rows[wanted[0]]]
-    return "\n".join(lines) + "\n"
-
-
-def _rows(schema: pa.Schema, origins: list[str]) -> list[str]:
-    return [
-        f"| `{field.name}` | {_kind(field)} | {describe(field).replace('|', chr(92) + '|')} | {origin} |"
-        for field, origin in zip(schema, origins, strict=True)
-    ]
-
-
-def _kind(field: pa.Field) -> str:
-    spoken = {pa.types.is_timestamp: "timestamp", pa.types.is_list: "list of text", pa.types.is_date: "date"}
-    kind = next((name for is_it, name in spoken.items() if is_it(field.type)), field.type)
-    return f"{kind}{', or NULL' if field.nullable else ''}"
+        origins = [*(_raw(stream, name) for name in stream.schema.names), "the plan of ingest"]
+        tables[f"events.{stream.name}"] = list(zip(stream.event_schema, origins, strict=True))
+    return tables
 
 
 def _raw(stream: Stream, column: str) -> str:
@@ -80,6 +64,113 @@ def _raw(stream: Stream, column: str) -> str:
     if column == stream.event_time and stream.missing_time == "arrival":
         parts.append("the arrival")
     return ", else ".join(parts) or ("the place in its list" if source.place else "the whole line")
+
+
+def _job(name: str) -> str:
+    if name not in JOBS:
+        sys.exit(f"job {name}: there is no such job; there are {', '.join(JOBS)}")
+    declared = JOBS[name]
+    job = build_job(declared)
+    module = sys.modules[declared.build.__module__]
+    sections = [(module.__doc__ or "").strip()]
+    shown = {input_.table: [_row(column) for column in _stored(input_)] for input_ in job.inputs.values()}
+    for table in job.tables:
+        if table.name != job.late_table:
+            rows = [_row(column) for column in table.schema]
+            same_as = next((name for name, others in shown.items() if others == rows), None)
+            columns = f" has the columns of `{same_as}`." if same_as else f":\n\n{_columns(rows, shown)}"
+            sections.append(f"`{table.name}` ({_kind(table)}){columns}")
+            shown[table.name] = rows
+    sections += filter(None, [_parameters(declared), _clocks(declared)])
+    return "\n\n".join(sections) + "\n"
+
+
+def _stored(input_: Input) -> pa.Schema:
+    """The columns of the table that an input reads."""
+    source = input_.source
+    while isinstance(source, Refined):
+        source = source.source
+    return source.event_schema
+
+
+def _kind(table: Any) -> str:
+    return f"one row per {', '.join(f'`{column}`' for column in table.key)}" if table.key else "append"
+
+
+def _row(column: pa.Field) -> str:
+    return f"| `{column.name}` | {type_of(column)} | {_escaped(describe(column))} |"
+
+
+def _columns(rows: Sequence[str], shown: Mapping[str, Sequence[str]]) -> str:
+    """A table of columns. Those that another table has alike are named only, if they are four or more."""
+    head = ["| column | type | meaning |", "|---|---|---|"]
+    for name, others in reversed(list(shown.items())):
+        shared = [row for row in rows if row in others]
+        if len(shared) > 3:
+            names = ", ".join(row.split(" | ")[0].removeprefix("| ") for row in shared)
+            rows = [f"| {names} | | as of `{name}` |", *(row for row in rows if row not in others)]
+    return "\n".join([*head, *rows])
+
+
+def type_of(field: pa.Field) -> str:
+    """A column's type in words, with whether it may be NULL."""
+    spoken = {pa.types.is_timestamp: "timestamp", pa.types.is_list: "list of text", pa.types.is_date: "date"}
+    kind = next((name for is_it, name in spoken.items() if is_it(field.type)), field.type)
+    return f"{kind}{', or NULL' if field.nullable else ''}"
+
+
+def _parameters(job: KeyedJob) -> str:
+    rows = [
+        f"| `{name}` | {_default(field)} | {_escaped(field.description or '')} | {_change(name, job)} |"
+        for name, field in job.parameter_fields.items()
+        if name not in _OF_EVERY_JOB and not _is_a_clock(field, name)
+    ]
+    return (
+        "\n".join(["| parameter | default | meaning | another value needs |", "|---|---|---|---|", *rows])
+        if rows
+        else ""
+    )
+
+
+def _clocks(job: KeyedJob) -> str:
+    """The defaults of the parameters that all jobs on event time have."""
+    defaults = [
+        f"`{name}` {_default(field)}" for name, field in job.parameter_fields.items() if _is_a_clock(field, name)
+    ]
+    return f"By default {', '.join(defaults)}." if defaults else ""
+
+
+def _is_a_clock(field: FieldInfo, name: str) -> bool:
+    of_all = EventTimeParameters.model_fields.get(name)
+    return name not in _OF_EVERY_JOB and of_all is not None and of_all.description == field.description
+
+
+def _change(name: str, job: KeyedJob) -> str:
+    if name in job.free_parameters:
+        return "nothing"
+    return "a move" if name in job.movable_parameters or name in EventTimeParameters.model_fields else "a refresh"
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, timedelta):
+        return f"`{_short(value)}`"
+    return f"`{', '.join(map(str, value)) if isinstance(value, tuple) else value}`"
+
+
+def _short(duration: timedelta) -> str:
+    """A duration as it is written in a parameter: `30m`."""
+    seconds = int(duration.total_seconds())
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds and seconds % length == 0:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def main() -> None:

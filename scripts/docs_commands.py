@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Regenerate docs/reference/commands.md and the table of docs/reference/metrics.md from the code: `make docs`.
+"""Regenerate docs/reference/commands.md and the table of metrics in the pages from the code: `make docs`.
 
 The commands are those of `keyfold --help`, with their arguments and options. A test fails if a page differs from them.
 """
@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 from keyfold.cli.app import commands, load
 from keyfold.runs.metrics import MEANING
 
-REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+PAGES = Path(__file__).parents[1] / "docs"
 
 # Options that the page tells of once.
 _EVERYWHERE = frozenset({"help", "home", "module", "as_json"})
@@ -93,11 +93,11 @@ def _metrics() -> str:
 
 def main() -> None:
     """Rewrite outdated pages, and print their names."""
-    for page in sorted(REFERENCE.glob("*.md")):
+    for page in sorted(PAGES.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         if (filled := fill(text)) != text:
             page.write_text(filled, encoding="utf-8")
-            print(f"written: {page.relative_to(REFERENCE.parents[1])}")
+            print(f"written: {page.relative_to(PAGES.parent)}")
 
 
 if __name__ == "__main__":

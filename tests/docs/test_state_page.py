@@ -32,7 +32,6 @@ from tests.lake import LOCAL
 DOCS = Path(__file__).parents[2] / "docs"
 STORY = DOCS / "tutorial" / "state.md"
 SEEDS = DOCS / "examples" / "seeds.md"
-CHANGES = DOCS / "how-to" / "change-a-job.md"
 WITH_SPARK = ("ingest", "run", "state_tools")
 
 
@@ -221,20 +220,6 @@ def table(page, first_cell):
     _, _, rest = page.read_text(encoding="utf-8").partition(f"\n| {first_cell} |")
     lines = rest.partition("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-
-
-def test_the_page_says_of_each_parameter_what_a_change_of_it_takes():
-    told = {
-        row[0].strip("`"): [set(re.findall(r"`(\w+)`", cell)) for cell in row[1:]]
-        for row in table(CHANGES, "job | a move")
-    }
-    of_the_engine = set[str]().union(*told.pop("all"))
-    assert set(told) == set(SHIPPED)
-    for name, (moves, refreshes) in told.items():
-        job = build_job(JOBS[name])
-        assert moves == job.movable_parameters, name
-        assert moves | refreshes | job.free_parameters | of_the_engine >= set(job.parameters), name
-        assert not refreshes & (moves | job.free_parameters | of_the_engine), name
 
 
 def test_the_page_names_columns_of_seeds_that_the_jobs_have():

@@ -8,7 +8,7 @@
 
 Events are converted to days by the metric's mean time between events. The score is `days / (days + 3.5)`, so events that are
 expected less than twice a week score above one half. There is no score until there is a previous day to compare with.
-`docs/contributing/anomaly-detection.md` gives the reasons, and the value of each part.
+`docs/examples/anomaly-detection.md` gives the reasons, and the value of each part.
 """
 
 from typing import Any

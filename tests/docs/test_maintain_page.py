@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "keep-dagster-small.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "maintain.md"
 
 
 @dg.asset

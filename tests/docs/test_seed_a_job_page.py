@@ -14,7 +14,7 @@ from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from tests.keyfold.keyed.toy_jobs import totals
 from tests.lake import Lake
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "read-a-spark-checkpoint.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "seed-a-job.md"
 CLICKS = [("ann", 1), ("bob", 3), ("ann", 14)]
 
 
