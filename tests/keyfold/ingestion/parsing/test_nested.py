@@ -324,15 +324,15 @@ def test_text_that_holds_a_private_value_is_private_too():
         )
 
 
-PAGE = Path(__file__).parents[4] / "docs" / "examples" / "streams.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "streams.md"
 PLAIN = {"order": "7", "at": "2025-12-01T00:00:00Z"}
 
 
 def shown(module: dict[str, Any]) -> tuple[Stream, list[tuple[Any, str]]]:
     """The stream that the page declares, and its table of lists and what becomes of them."""
-    code, after = re.findall(r"```python\n(.*?)```(.*?)\n- ", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
+    code, after = re.findall(r"```python\n(.*?)```(.*)", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
     exec(code, module)  # noqa: S102 - our own page
-    rows = re.findall(r"  \| `([\[{].*)` \| (.*) \|", after)
+    rows = re.findall(r"\| `([\[{].*)` \| (.*) \|", after)
     return module["ORDERS"], [(json.loads(items), becomes) for items, becomes in rows]
 
 
