@@ -13,7 +13,7 @@ from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job_run import RunSummary, run_job
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runners import Runners
-from tests.keyfold.keyed.toy_jobs import START, clicks
+from tests.shop import START, clicks
 
 Row = tuple[Any, ...]
 

@@ -56,3 +56,8 @@ def cut_power(monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
         return False
 
     return cut
+
+
+OF_A_BATCH = [
+    point for point in fail_points.POINTS if point.startswith(("plan", "work", "state", "done", "commit", "merge"))
+]

@@ -35,14 +35,15 @@ from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
-from tests.keyfold.keyed.toy_jobs import CLICK, totals, windows
+from tests.keyfold.keyed.toy_jobs import totals, windows
+from tests.shop import CLICK
 
 IMPORTED = (pd, pq)
 """Once: Arrow would import them in each process, which takes most of a small run's time."""
 
 CLICKS = Stream(
     name="clicks",
-    schema=CLICK.set(1, CLICK.field("at").with_nullable(False)),
+    schema=CLICK,
     event_time="at",
     event_id=("user", "at"),
     max_line_bytes=1 << 20,

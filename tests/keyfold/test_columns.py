@@ -13,7 +13,8 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.tables import Append
 from keyfold.schemas import declared_schema
-from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, totals, windows
+from tests.keyfold.keyed.toy_jobs import TOTAL, totals, windows
+from tests.shop import CLICK
 
 
 @pytest.mark.parametrize(

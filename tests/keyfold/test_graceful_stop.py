@@ -11,9 +11,10 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job_run import run_continuously
 from keyfold.lakehouse import fail_points
 from keyfold.runs import ingest_continuously
-from tests.keyfold.keyed.toy_jobs import clicks, windows
+from tests.keyfold.keyed.toy_jobs import windows
 from tests.lake import LOCAL
 from tests.landings import EVENTS, event, land
+from tests.shop import clicks
 
 MOMENTS = ["plan: before", "plan: after", "work: before", "work: after", "done: after", "commit: before"]
 

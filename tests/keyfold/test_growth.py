@@ -16,9 +16,10 @@ from keyfold.keyed.job_run import RunOptions, run_continuously
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest_continuously
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest, tables_of_job
-from tests.keyfold.keyed.toy_jobs import clicks, totals
+from tests.keyfold.keyed.toy_jobs import totals
 from tests.lake import LOCAL, Lake
 from tests.landings import EVENTS, event, land
+from tests.shop import clicks
 from tests.waiting import wait_until
 
 BATCHES = 60

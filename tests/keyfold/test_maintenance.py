@@ -22,7 +22,7 @@ from keyfold.lakehouse.paths import create_table
 from keyfold.lakehouse.positions import Position, position_at
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.maintenance import Maintained, MaintainedTable, maintain
-from tests.keyfold.keyed.toy_jobs import CLICK, clicks
+from tests.shop import CLICK, clicks
 
 DAY = 86_400
 EVENTS = "events.clicks"

@@ -20,9 +20,9 @@ from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.maintenance.log_trimming import trim_log
 from keyfold.maintenance.one_table import remember_removals
 from keyfold.state.changing.promoting import promote
-from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, NOON, Site
-from tests.keyfold.keyed.toy_jobs import CLICK, clicks
+from tests.chained_jobs import DAILY, HOURLY, Chain
 from tests.made_generations import put_done, put_generation
+from tests.shop import CLICK, NOON, clicks
 
 EVENTS, EVERY = "events.clicks", 5
 KEPT = 7
@@ -142,7 +142,7 @@ def removals(folder):
 
 
 def test_a_consumer_that_was_off_for_longer_than_delta_keeps_its_log_goes_on(tmp_path):
-    site = Site(tmp_path / "home")
+    site = Chain(tmp_path / "home")
     for minute in (0, 70):
         site.click(("ann", minute))
         site.run(HOURLY)
@@ -166,7 +166,7 @@ def test_a_consumer_that_was_off_for_longer_than_delta_keeps_its_log_goes_on(tmp
 
 
 def test_what_a_branch_has_yet_to_read_outlives_maintenance(tmp_path):
-    site = Site(tmp_path / "home")
+    site = Chain(tmp_path / "home")
     site.click(("ann", 0))
     site.run(HOURLY)
     site.run(HOURLY, Replay("again"))

@@ -9,14 +9,13 @@ import pyarrow as pa
 import pytest
 
 import keyfold
-from keyfold import Input, KeyfoldError, Misconfigured, Stream, open_lineage
+from keyfold import Input, KeyfoldError, Misconfigured, open_lineage
 from keyfold.operators import count, max, window_join, windows
 from keyfold.runs import ingest_continuously, ingests, jobs, run_continuously
-from tests.keyfold.keyed.toy_jobs import CLICK
 from tests.lake import LOCAL
+from tests.shop import CLICKS
 from tests.waiting import wait_until
 
-CLICKS = Stream("clicks", CLICK, event_time="at")
 JOB = windows("clicks_per_hour", CLICKS, {"n": count(), "most": max("clicks")}, key="user", length="1h")
 
 

@@ -25,8 +25,9 @@ from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 from tests.damages import cut_short, delete
-from tests.keyfold.keyed.toy_jobs import CLICK, totals
+from tests.keyfold.keyed.toy_jobs import totals
 from tests.lake import LOCAL, Lake
+from tests.shop import CLICK
 
 SESSION = LOCAL
 

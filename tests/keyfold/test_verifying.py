@@ -32,7 +32,8 @@ from keyfold.testing.made_events import made_events
 from keyfold.testing.verifying import DIVISIONS
 from spark_jobs.jobs.registry import JOBS
 from tests.keyfold.keyed.handwritten_steps import CASES
-from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, totals
+from tests.keyfold.keyed.toy_jobs import TOTAL, totals
+from tests.shop import CLICK
 
 
 def first_click(state, events, clock):
@@ -119,7 +120,7 @@ def test_a_hand_written_step_gives_one_answer_in_memory_and_in_files(name):
 
 
 def test_a_stream_is_joined_with_itself():
-    stream = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), event_time="at")
+    stream = Stream("clicks", CLICK, event_time="at")
     shown = stream.derive(shown_at=pl.col("at"), shown=pl.col("clicks"))
     right = Input(shown, "shown_at", columns=("user", "shown_at", "shown"), delay="5m")
     job = interval_join("pairs", ("left", stream), ("right", right), "user", earliest="-10m", latest="10m")

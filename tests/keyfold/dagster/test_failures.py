@@ -22,7 +22,6 @@ from keyfold import (
     NotFound,
     Runners,
     StepFailed,
-    Stream,
     Unreachable,
 )
 from keyfold.dagster import Keyfold, keyfold_assets
@@ -30,9 +29,8 @@ from keyfold.dagster.alerting import _failure
 from keyfold.dagster.failures import fails_with_message
 from keyfold.lakehouse import exclusive
 from keyfold.operators import count, windows
-from tests.keyfold.keyed.toy_jobs import CLICK
+from tests.shop import CLICKS
 
-CLICKS = Stream("clicks", CLICK, event_time="at")
 PER_HOUR = windows("per_hour", CLICKS, {"n": count()}, key="user", length="1h")
 
 

@@ -9,6 +9,8 @@ import shutil
 import tarfile
 from pathlib import Path
 
+import pyarrow as pa
+
 from keyfold.keyed.execution import operator
 from keyfold.keyed.generation.generation_record import FORMAT
 from keyfold.keyed.job_run import run_job
@@ -16,8 +18,10 @@ from keyfold.keyed.state_parts.part_rows import Sizes
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.session import SparkSettings
+from keyfold.stream import TIMESTAMP, Stream
 from tests.keyfold.keyed.toy_jobs import notes, windows
 from tests.lake import Lake
+from tests.shop import CLICK
 
 _DATA = Path(__file__).parents[2] / "data"
 KEPT = sorted(_DATA.glob("lakehouse_of_form_*.tar.xz"))
@@ -33,6 +37,12 @@ RUNS = (
 )
 MORE = [("user-01", 18), ("user-02", 27), ("user-59", 21), ("new", 40)]
 
+# It was made of clicks whose time may be missing.
+_CLICK = CLICK.set(1, CLICK.field("at").with_nullable(True))
+_OF_CLICKS = {"stream": Stream("clicks", _CLICK, event_time="at"), "columns": _CLICK}
+WINDOWS = windows(**_OF_CLICKS)
+NOTES = notes(**_OF_CLICKS, state=pa.schema([*_CLICK, ("deadline", TIMESTAMP)]), output=_CLICK)
+
 _FOLDER = Path("/tmp/keyfold-kept")  # noqa: S108 - its records hold its path, and this one is nobody's
 
 
@@ -43,9 +53,9 @@ def main() -> None:
     usual = operator.SIZES
     for rows in RUNS:
         Lake(lakehouse).click(*rows)
-        run_job(lakehouse, windows(), runners=runners)
+        run_job(lakehouse, WINDOWS, runners=runners)
         operator.SIZES = Sizes(rows_a_group=4, rows_a_segment=24, inline_bytes=0, small_bytes=0)
-        run_job(lakehouse, notes(), runners=runners)
+        run_job(lakehouse, NOTES, runners=runners)
         operator.SIZES = usual
     with tarfile.open(_DATA / f"lakehouse_of_form_{FORMAT}.tar.xz", "w:xz") as archive:
         archive.add(_FOLDER, "lakehouse", filter=_without_owner)

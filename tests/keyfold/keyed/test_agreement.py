@@ -11,8 +11,9 @@ from keyfold.lakehouse.reading import data_file_paths
 from keyfold.maintenance.checking import check
 from keyfold.runners import Runners
 from tests.folders import copy_folder, remove_folder
-from tests.keyfold.keyed.toy_jobs import clicks, totals
+from tests.keyfold.keyed.toy_jobs import totals
 from tests.lake import Lake
+from tests.shop import clicks
 
 
 def live(lakehouse, job="totals"):

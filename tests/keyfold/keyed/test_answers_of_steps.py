@@ -16,7 +16,8 @@ from keyfold.keyed.job.per_key import KeyAnswer, column_of, per_key
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.rows.codec import AnswerError
 from tests.examples import examples
-from tests.keyfold.keyed.toy_jobs import clicks, notes, totals, windows, windows_per_key
+from tests.keyfold.keyed.toy_jobs import notes, totals, windows, windows_per_key
+from tests.shop import clicks
 
 NOTHING: Any = None
 NO_KEY = "the step's state has no value in the key's column user"

@@ -18,11 +18,10 @@ from keyfold.keyed.job.tables import Append
 from keyfold.keyed.job_run import RunOptions
 from keyfold.keyed.state_parts.part_rows import SIZES, Sizes
 from keyfold.lakehouse import fail_points
-from tests.keyfold.keyed.toy_jobs import START, WINDOW_TOTAL, totals, windows, windows_step
+from tests.keyfold.keyed.toy_jobs import WINDOW_TOTAL, totals, windows, windows_step
+from tests.power_cuts import OF_A_BATCH
+from tests.shop import START
 
-OF_A_BATCH = [
-    point for point in fail_points.POINTS if point.startswith(("plan", "work", "state", "done", "commit", "merge"))
-]
 OF_A_GENERATION = [point for point in fail_points.POINTS if point.startswith(("generation", "going live"))]
 DECIDED = OF_A_GENERATION[OF_A_GENERATION.index("generation: live") :]
 FILE_BY_FILE = RunOptions(max_bytes_per_batch=1)

@@ -24,8 +24,9 @@ from keyfold.lakehouse import exclusive
 from keyfold.maintenance.compaction import compact
 from keyfold.runners import Runners
 from keyfold.runners.local_runner import LocalRunner
-from tests.keyfold.keyed.toy_jobs import START, windows
+from tests.keyfold.keyed.toy_jobs import windows
 from tests.lake import Lake
+from tests.shop import START
 from tests.waiting import wait_until
 
 BUSY = [("ann", 0), ("bob", 1), ("ann", 5), ("eve", 9), ("bob", 20), ("ann", 21), ("eve", 40), ("ann", 41)]

@@ -1,11 +1,8 @@
 """Jobs on jobs: the append table of one job is an input of another."""
 
-import shutil
 from collections import Counter
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -19,82 +16,16 @@ from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.tables import Append, Upsert
 from keyfold.lakehouse import fail_points
+from tests.chained_jobs import CLICKS_OF_HOUR, DAILY, HOURLY, NO_EVENTS, OF_CLICKS, Chain, adding_up, counting
 from tests.examples import examples
-from tests.keyfold.keyed.test_crash_points import OF_A_BATCH
 from tests.lake import Lake
-
-TIME = pa.timestamp("us", tz="UTC")
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
-USER = pa.field("user", pa.string(), nullable=False)
-CLICK = pa.schema([USER, pa.field("at", TIME, nullable=False)])
-CLICKS = Stream("clicks", CLICK, event_time="at")
-HOUR = pa.schema([USER, pa.field("hour", TIME, nullable=False), pa.field("clicks", pa.int64())])
-
-
-def per_period(every):
-    """A step that counts rows of each period once the watermark has passed its end."""
-
-    def step(state, events, clock):
-        time, counted = ("at", pl.lit(1, pl.Int64)) if "at" in events.columns else ("hour", pl.col("clicks"))
-        new = events.select("user", hour=pl.col(time).dt.truncate(every), clicks=counted)
-        known = pl.concat([state.drop("deadline"), new]).group_by("user", "hour").agg(pl.col("clicks").sum())
-        known = known.with_columns(deadline=pl.col("hour").dt.offset_by(every))
-        over = pl.col("deadline") <= clock.watermark
-        return Step(state=known.filter(~over), output=known.filter(over).drop("deadline"))
-
-    return step
-
-
-def counting(name, source, every, events, *more):
-    state = State(HOUR.append(pa.field("deadline", TIME)), events=events)
-    source = replace(source, final_at=pl.col(source.at).dt.truncate(every).dt.offset_by(every))
-    return KeyedJob(name, source, "user", state, per_period(every), [Append(HOUR, events=events), *more], key_groups=2)
-
-
-OF_CLICKS = Input(CLICKS, "at", columns=CLICK, delay="5m")
-HOURLY = counting("hourly", OF_CLICKS, "1h", pl.col("clicks").sum())
-NO_EVENTS = pl.lit(0)
-
-
-def adding_up(name, job, every, delay):
-    """A job that adds up the rows of another one; their events are counted there."""
-
-    return counting(name, Input(job.table(), "hour", columns=HOUR, delay=delay, conserved=False), every, NO_EVENTS)
-
-
-# A row's hour begins up to an hour before the watermark that lets it be written.
-DAILY = adding_up("daily", HOURLY, "1d", timedelta(hours=1))
-
-
-class Site:
-    """A lakehouse with clicks, a job on them, and a job on that."""
-
-    def __init__(self, folder, spark=None):
-        self.lake = Lake(folder, spark)
-        self.lakehouse, self.spark = self.lake.lakehouse, self.lake.session
-
-    def copied(self, folder, spark):
-        """One like it in another folder."""
-        shutil.copytree(str(self.lakehouse.home), folder)
-        other = Site(folder, spark)
-        other.lake.landed = self.lake.landed
-        return other
-
-    def click(self, *clicks):
-        rows = {"user": [user for user, _ in clicks], "at": [NOON + at * MINUTE for _, at in clicks]}
-        self.lake.land(CLICKS, pl.DataFrame(rows))
-
-    def run(self, job, mode=None):
-        return keyfold.run(self.lakehouse, job, mode or Incremental(), runners=self.spark)
-
-    def table(self, name):
-        return self.lake.rows(name, "user", "hour", "clicks")
+from tests.power_cuts import OF_A_BATCH
+from tests.shop import CLICK, MINUTE, NOON, USER, clicks
 
 
 @pytest.fixture
 def site(tmp_path):
-    return Site(tmp_path)
+    return Chain(tmp_path)
 
 
 def test_event_time_goes_on_with_the_producer_also_where_it_writes_nothing(site):
@@ -135,7 +66,7 @@ def test_the_third_of_a_chain_runs_where_the_second_has_had_no_batch_yet(site):
 def test_a_consumer_that_runs_at_any_moment_of_its_producers_run_finds_no_row_late(
     tmp_path_factory, deliveries, moments
 ):
-    site = Site(tmp_path_factory.mktemp("site"))
+    site = Chain(tmp_path_factory.mktemp("site"))
     site.click(("ann", 0))
     site.run(HOURLY)
     site.run(DAILY)
@@ -172,7 +103,9 @@ def test_a_producer_that_only_advances_its_watermark_is_not_idle(site):
     job = KeyedJob(
         "both",
         {
-            "rows": Input(HOURLY.table(), "hour", columns=HOUR, idle_timeout=timedelta(microseconds=1), **how),
+            "rows": Input(
+                HOURLY.table(), "hour", columns=CLICKS_OF_HOUR, idle_timeout=timedelta(microseconds=1), **how
+            ),
             "others": Input(other, "at", columns=CLICK, **how),
         },
         "user",
@@ -181,7 +114,7 @@ def test_a_producer_that_only_advances_its_watermark_is_not_idle(site):
         Append(pa.schema([USER]), events=NO_EVENTS),
     )
     site.click(("ann", 0))
-    site.lake.land(other, pl.DataFrame({"user": ["ann"], "at": [NOON + timedelta(days=30)]}))
+    site.lake.land(other, clicks(("ann", 30 * 24 * 60), since=NOON))
     site.run(HOURLY, Incremental(NOON + timedelta(hours=2)))
     site.run(job)
     # It has no more rows to write.
@@ -203,7 +136,7 @@ def test_a_producer_that_was_refreshed_is_noticed_and_the_remedy_works(site):
 
 
 def test_the_rows_of_the_producer_are_counted_by_its_log_and_by_the_consumer(tmp_path):
-    site = Site(tmp_path)
+    site = Chain(tmp_path)
     site.click(("ann", 0), ("bob", 70), ("ann", 200))
     site.run(HOURLY)
     summary = site.run(DAILY)
@@ -232,4 +165,4 @@ def test_a_table_that_is_updated_in_place_or_the_jobs_own_is_no_input():
     with pytest.raises(Misconfigured, match=r"has no table hours; it has hourly, latest, late\.hourly"):
         job.table("hours")
     with pytest.raises(Misconfigured, match="is the job's own table"):
-        counting("hourly", Input(job.table(), "hour", columns=HOUR), "1d", NO_EVENTS)
+        counting("hourly", Input(job.table(), "hour", columns=CLICKS_OF_HOUR), "1d", NO_EVENTS)

@@ -14,11 +14,11 @@ from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.keyed.state_parts.part_rows import ADDS, GONE, MARK, REPLACES
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.reading.reader import read_state
-from tests.keyfold.keyed.kept_lakehouse import KEPT, MORE, RUNS
-from tests.keyfold.keyed.test_contract import Notes
-from tests.keyfold.keyed.toy_jobs import START, notes, windows
+from tests.keyfold.keyed.contract_oracles import Notes
+from tests.keyfold.keyed.kept_lakehouse import KEPT, MORE, NOTES, RUNS, WINDOWS
 from tests.keyfold.state.local_state import manifests_after
 from tests.lake import Lake, minutes
+from tests.shop import START
 
 pytestmark = pytest.mark.one_machine
 
@@ -57,13 +57,13 @@ def expected_windows(runs):
 
 
 def assert_agree(spark, lakehouse, runs):
-    rows = read_state(lakehouse, notes()).polars().select("user", "at", "deadline")
+    rows = read_state(lakehouse, NOTES).polars().select("user", "at", "deadline")
     found = {}
     for user, *row in rows.iter_rows():
         found.setdefault(user, []).append(tuple(row))
     assert {user: sorted(rows, key=str) for user, rows in found.items()} == expected_notes(runs)
     still_open, over = expected_windows(runs)
-    state = read_state(lakehouse, windows()).polars()
+    state = read_state(lakehouse, WINDOWS).polars()
     assert {(user, window): count for user, window, count, _ in state.iter_rows()} == still_open
     generation = Lake(lakehouse).live("windows")
     written = pl.read_delta(str(generation.table("windows"))).select("user", "window", "clicks")
@@ -77,7 +77,7 @@ def test_there_is_one_of_the_present_form():
 def test_its_state_is_read_and_its_jobs_go_on(spark, kept):
     assert_agree(spark, kept, RUNS)
     Lake(kept).click(*MORE)
-    for job in (windows(), notes()):
+    for job in (WINDOWS, NOTES):
         assert run_job(kept, job, runners=spark).counts.events == len(MORE)
         # The kept one has its tables in the generation's folder.
         assert Lake(kept).live(job.name).table(job.name) == kept.live_table(job.name)

@@ -9,8 +9,9 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.rows.exact_sums import summed
-from keyfold.stream import Stream
-from tests.keyfold.keyed.toy_jobs import CLICK, TIME, windows
+from keyfold.stream import TIMESTAMP, Stream
+from tests.keyfold.keyed.toy_jobs import windows
+from tests.shop import CLICK
 
 NAME = "Quetzalcoatlus"
 
@@ -40,7 +41,7 @@ def failure(lake, fault):
     """Run a job with a fault over a click of somebody, whose name is private or not; gives its error."""
 
     def failure(*private):
-        schema = pa.schema([pa.field("user", pa.string()), ("at", TIME), ("clicks", pa.int64())])
+        schema = pa.schema([pa.field("user", pa.string()), ("at", TIMESTAMP), ("clicks", pa.int64())])
         stream = Stream("clicks", schema, event_time="at", private=private)
         stream = stream.derive(number=pl.col("user").cast(pl.Int64)) if "columns" in fault else stream
         lake.click((NAME, 0))

@@ -4,8 +4,9 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import Incremental, Replay
-from tests.keyfold.keyed.toy_jobs import START, clicks, windows
+from tests.keyfold.keyed.toy_jobs import windows
 from tests.lake import minutes
+from tests.shop import START, clicks
 
 
 @pytest.fixture

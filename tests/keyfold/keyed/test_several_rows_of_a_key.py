@@ -20,9 +20,10 @@ from keyfold.testing import verify
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import METRICS
 from tests.delta_features import with_feature
-from tests.keyfold.keyed.toy_jobs import CLICK, TOTAL, totals
+from tests.keyfold.keyed.toy_jobs import TOTAL, totals
 from tests.keyfold.operators.every_operator import IS_LAST, IS_LITTLE, OF_SPAN, SPAN, SUMS, TIME, VISITS
 from tests.lake import Lake
+from tests.shop import CLICK
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)

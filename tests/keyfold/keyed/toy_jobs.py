@@ -1,6 +1,6 @@
 """Small jobs that put one promise of the engine each to the test."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import polars as pl
 import pyarrow as pa
@@ -11,26 +11,12 @@ from keyfold.keyed.job.per_key import KeyAnswer, per_key
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Clock, Step
 from keyfold.keyed.job.tables import Append, Upsert
-from keyfold.stream import Stream
+from keyfold.stream import TIMESTAMP
+from tests.shop import CLICK, CLICKS, USER
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-TIME = pa.timestamp("us", tz="UTC")
-CLICK = pa.schema([pa.field("user", pa.string(), nullable=False), ("at", TIME), ("clicks", pa.int64())])
-WINDOW = pa.schema([("user", pa.string()), ("window", TIME), ("clicks", pa.int64()), ("deadline", TIME)])
-WINDOW_TOTAL = pa.schema([("user", pa.string()), ("window", TIME), ("clicks", pa.int64())])
+WINDOW = pa.schema([("user", pa.string()), ("window", TIMESTAMP), ("clicks", pa.int64()), ("deadline", TIMESTAMP)])
+WINDOW_TOTAL = pa.schema([("user", pa.string()), ("window", TIMESTAMP), ("clicks", pa.int64())])
 LENGTH = timedelta(minutes=10)
-
-
-def clicks(*rows):
-    """Clicks of (user, minutes after START)."""
-    return pl.DataFrame(
-        {
-            "user": [user for user, _ in rows],
-            "at": [START + timedelta(minutes=minutes) for _, minutes in rows],
-            "clicks": [1] * len(rows),
-        },
-        schema={"user": pl.String, "at": pl.Datetime("us", "UTC"), "clicks": pl.Int64},
-    )
 
 
 def windows_step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
@@ -81,7 +67,7 @@ def job_of(**settings) -> KeyedJob:
 def windows(**changes) -> KeyedJob:
     settings = {
         "name": "windows",
-        "stream": Stream("clicks", CLICK, event_time="at"),
+        "stream": CLICKS,
         "key": "user",
         "delay": "5m",
         "final_at": pl.col("at").dt.truncate("10m") + LENGTH,
@@ -113,7 +99,7 @@ def windows_per_key(**changes) -> KeyedJob:
     return windows(step=per_key(handle), **changes)
 
 
-NOTE = pa.schema([*CLICK, ("deadline", TIME)])
+NOTE = pa.schema([*CLICK, ("deadline", TIMESTAMP)])
 
 
 def notes_step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
@@ -149,7 +135,7 @@ def notes(**changes) -> KeyedJob:
     return windows(**{**settings, **changes})
 
 
-TOTAL = pa.schema([pa.field("user", pa.string(), nullable=False), ("clicks", pa.int64())])
+TOTAL = pa.schema([USER, ("clicks", pa.int64())])
 
 
 def totals(**changes) -> KeyedJob:

@@ -29,8 +29,9 @@ from keyfold.runs import ingest
 from keyfold.runs.chains import refresh_with_consumers
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import RIDE_POINTS, SALES
-from tests.keyfold.keyed.test_jobs_on_jobs import HOURLY, NOON, Site, adding_up
+from tests.chained_jobs import HOURLY, Chain, adding_up
 from tests.lake import LOCAL
+from tests.shop import NOON
 
 DELIVERIES = 3
 JOB = build_job(JOBS["ride_summaries"], {"close": "complete", "key_groups": 2})
@@ -313,7 +314,7 @@ PER_USER = adding_up("per_user", HOURLY, "1d", timedelta(hours=1))
 
 
 def test_a_backup_of_a_chain_that_goes_on_restores_to_a_chain_that_goes_on(tmp_path, monkeypatch):
-    site, backups, table_of = Site(tmp_path / "home"), tmp_path / "backups", backup_parts._table
+    site, backups, table_of = Chain(tmp_path / "home"), tmp_path / "backups", backup_parts._table
     worked = []
 
     def work(of):
@@ -335,7 +336,7 @@ def test_a_backup_of_a_chain_that_goes_on_restores_to_a_chain_that_goes_on(tmp_p
     back_up(site.lakehouse, backups)
     restore(backups, Lakehouse(tmp_path / "new"))
     assert len(worked) > 4
-    again = Site(tmp_path / "new")
+    again = Chain(tmp_path / "new")
     assert [one for one in check(again.lakehouse) if one.is_damage] == []
     again.lake.landed = 99
     again.click(("bob", 60 * 24 * 9))
@@ -347,7 +348,7 @@ def test_a_backup_of_a_chain_that_goes_on_restores_to_a_chain_that_goes_on(tmp_p
 
 
 def test_a_backup_amid_a_refresh_of_a_chain_has_all_of_it_or_nothing(tmp_path, monkeypatch):
-    site, backups, files, refreshed = Site(tmp_path / "home"), tmp_path / "backups", backup_parts.files_of, []
+    site, backups, files, refreshed = Chain(tmp_path / "home"), tmp_path / "backups", backup_parts.files_of, []
     for minute in (0, 70, 140):
         site.click(("ann", minute))
         site.run(HOURLY)
@@ -363,14 +364,14 @@ def test_a_backup_amid_a_refresh_of_a_chain_has_all_of_it_or_nothing(tmp_path, m
     back_up(site.lakehouse, backups)
     restore(backups, Lakehouse(tmp_path / "new"))
     assert [run.generation for run in refreshed] == ["generation-0002"] * 2
-    again = Site(tmp_path / "new")
+    again = Chain(tmp_path / "new")
     assert not any(one.is_damage for one in check(again.lakehouse))
     for job in (HOURLY, PER_USER):
         assert again.run(job).counts.events == 0
 
 
 def test_a_consumer_that_is_ahead_of_its_producer_is_found(tmp_path):
-    site = Site(tmp_path / "home")
+    site = Chain(tmp_path / "home")
     for minute in (0, 70, 140):
         site.click(("ann", minute))
         site.run(HOURLY)

@@ -11,8 +11,8 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import backup as making
 from keyfold.maintenance import checking
 from keyfold.maintenance.backup import back_up, backups_in, restore
+from tests.chained_jobs import DAILY, HOURLY, Chain
 from tests.damages import cut_short, delete, empty, write
-from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, Site
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def try_once(monkeypatch):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    site = Site(tmp_path_factory.mktemp("ran") / "home")
+    site = Chain(tmp_path_factory.mktemp("ran") / "home")
     for minute in (0, 70, 2000):
         site.click(("ann", minute), ("bob", minute + 1))
         for job in (HOURLY, DAILY):

@@ -11,7 +11,8 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.maintenance import checking
 from keyfold.maintenance.checking import check
-from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, NOON, Site
+from tests.chained_jobs import DAILY, HOURLY, Chain
+from tests.shop import NOON
 
 SEED = random.Random()
 
@@ -24,7 +25,7 @@ def look_once(monkeypatch):
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     """A chain that has run several times, with time that went on without events."""
-    site = Site(tmp_path_factory.mktemp("ran") / "home")
+    site = Chain(tmp_path_factory.mktemp("ran") / "home")
     for minute in (0, 70, 2000):
         site.click(("ann", minute), ("bob", minute + 1))
         for job in (HOURLY, DAILY):

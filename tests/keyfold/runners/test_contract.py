@@ -21,8 +21,9 @@ from keyfold.keyed.job_run import RunOptions
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runners import Runners
 from keyfold.runners.local_runner import LocalRunner
-from tests.keyfold.keyed.toy_jobs import START, clicks, sum_clicks, totals, windows
+from tests.keyfold.keyed.toy_jobs import sum_clicks, totals, windows
 from tests.keyfold.runners.by_turns import Twice
+from tests.shop import START, clicks
 
 ROOT = Path(__file__).resolve().parents[3]
 

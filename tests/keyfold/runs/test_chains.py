@@ -12,16 +12,9 @@ from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
 from keyfold.lakehouse.files import exclusive
 from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_with_consumers
-from tests.keyfold.keyed.test_jobs_on_jobs import (
-    DAILY,
-    HOURLY,
-    NOON,
-    OF_CLICKS,
-    Site,
-    adding_up,
-    counting,
-)
+from tests.chained_jobs import DAILY, HOURLY, OF_CLICKS, Chain, adding_up, counting
 from tests.lake import Lake
+from tests.shop import NOON
 
 WEEKLY = adding_up("weekly", DAILY, "1w", timedelta(days=1))
 OTHER = counting("other", OF_CLICKS, "1h", pl.len())
@@ -33,7 +26,7 @@ MIDNIGHT = NOON.replace(hour=0)
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory):
     """Clicks of one day, counted; and one that came late for its hour, and is in time in a history that is read anew."""
-    site = Site(tmp_path_factory.mktemp("counted") / "home")
+    site = Chain(tmp_path_factory.mktemp("counted") / "home")
     site.click(("ann", 0), ("bob", 70), ("ann", 200))
     for job in CHAIN:
         site.run(job)
@@ -62,7 +55,7 @@ def days(site):
 OLD, NEW = ["generation-0001"] * 3, ["generation-0002"] * 3
 OLD_DAYS = [("ann", MIDNIGHT, 2), ("bob", MIDNIGHT, 1)]
 NEW_DAYS = [("ann", MIDNIGHT, 2), ("bob", MIDNIGHT, 2)]
-MONDAY = MIDNIGHT - timedelta(days=6)
+MONDAY = MIDNIGHT - timedelta(days=3)
 
 
 def refresh(site):

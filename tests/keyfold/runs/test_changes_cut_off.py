@@ -18,12 +18,13 @@ from keyfold.runs.erasing import erase
 from keyfold.runs.quarantining import quarantine
 from keyfold.state.changing.audit import Author
 from keyfold.stream import Stream
-from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
+from tests.keyfold.keyed.toy_jobs import windows
 from tests.lake import Lake
+from tests.shop import CLICK, START
 
 CLICKS = Stream(
     "clicks",
-    CLICK.set(1, CLICK.field("at").with_nullable(False)),
+    CLICK,
     "at",
     event_id=("user", "at"),
     future_bound=timedelta(days=4000),

@@ -12,12 +12,13 @@ from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.runs.correcting import correct
 from keyfold.state.changing.audit import Author
 from keyfold.stream import Rule, Stream
-from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
+from tests.keyfold.keyed.toy_jobs import windows
 from tests.lake import Lake
+from tests.shop import CLICK, START
 
 CLICKS = Stream(
     "clicks",
-    CLICK.set(1, CLICK.field("at").with_nullable(False)),
+    CLICK,
     "at",
     event_id=("user", "at"),
     rules=(Rule("clicks is negative", pl.col("clicks") < 0),),

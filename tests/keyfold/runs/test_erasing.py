@@ -19,11 +19,10 @@ from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.runs.erasing import erase
 from keyfold.state.changing.audit import Author
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
-from keyfold.stream import Stream
-from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
+from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.job_histories import put
+from tests.shop import CLICK, CLICKS, clicks
 
-CLICKS = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), "at")
 BY = Author("dpo@example.org", "request 17")
 EVA = ({"user": ["evangeline"]}, BY)
 

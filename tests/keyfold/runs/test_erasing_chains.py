@@ -17,14 +17,16 @@ from keyfold.lakehouse.files import remove_tree
 from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.runs.erasing import erase
 from keyfold.state.changing.audit import Author, digest
-from tests.keyfold.keyed.test_jobs_on_jobs import CLICKS, DAILY, HOUR, HOURLY, NOON, TIME, Site
+from keyfold.stream import TIMESTAMP
+from tests.chained_jobs import CLICKS_OF_HOUR, DAILY, HOURLY, Chain
 from tests.keyfold.runs.test_erasing import files_that_hold
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake
+from tests.shop import CLICKS, NOON
 
 EVA = ({"user": ["evangeline"]}, Author("dpo@example.org", "request 17"))
 WHO = pa.field("who", pa.string(), nullable=False)
-AT, COUNT = HOUR.field("hour"), pa.field("clicks", pa.int64())
+AT, COUNT = CLICKS_OF_HOUR.field("hour"), pa.field("clicks", pa.int64())
 
 
 def summed(name, source, key, events, **renamed):
@@ -39,7 +41,7 @@ def summed(name, source, key, events, **renamed):
         return Step(state=known.filter(~over), output=known.filter(over).drop("deadline"))
 
     rows = Input(source.derive(**renamed), "hour", columns=events, delay="1d", final_at=STEP_DECIDES, conserved=False)
-    state = State(kept.append(pa.field("deadline", TIME)), events=pl.lit(0))
+    state = State(kept.append(pa.field("deadline", TIMESTAMP)), events=pl.lit(0))
     return KeyedJob(name, rows, key, state, step, Append(kept, events=pl.lit(0)), key_groups=2)
 
 
@@ -57,7 +59,7 @@ LATER = [("ann", 60 * 62), ("bob", 60 * 63)]
 
 def begin(folder, *who):
     """A site where the chain has run twice on the clicks of some people."""
-    site = Site(folder)
+    site = Chain(folder)
     for clicks in CAME:
         site.click(*(one for one in clicks if one[0] in who))
         for job in CHAIN:

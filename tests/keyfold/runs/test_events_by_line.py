@@ -19,8 +19,8 @@ from keyfold.runs.correcting import correct
 from keyfold.runs.quarantining import quarantine
 from keyfold.state.changing.audit import Author
 from keyfold.stream import INGESTED_AT, TIMESTAMP
-from tests.keyfold.keyed.toy_jobs import START
 from tests.lake import Lake
+from tests.shop import START
 
 BY = Author("ann@example.org", "sold by nobody")
 COLUMNS = [

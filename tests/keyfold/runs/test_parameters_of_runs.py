@@ -9,9 +9,8 @@ from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.inputs import STEP_DECIDES
-from tests.keyfold.keyed.toy_jobs import CLICK
+from tests.shop import CLICKS
 
-CLICKS = keyfold.Stream("clicks", CLICK, event_time="at")
 SEEN = pa.schema([required("user", pa.string(), "Who")])
 
 

@@ -27,9 +27,10 @@ from keyfold.runs.quarantining import quarantine
 from keyfold.state.changing.audit import Author
 from keyfold.stream import Source
 from spark_jobs.streams import STREAMS
-from tests.keyfold.keyed.toy_jobs import START, windows, windows_step
+from tests.keyfold.keyed.toy_jobs import windows, windows_step
 from tests.keyfold.runs.test_correcting import CLICKS, events
 from tests.lake import Lake
+from tests.shop import START
 
 BY = Author("ann@example.org", "a click that no job takes")
 POISON = ("bob", 22, 666)

@@ -23,8 +23,9 @@ from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
 from tests.examples import examples
-from tests.keyfold.keyed.toy_jobs import CLICK, notes, windows
+from tests.keyfold.keyed.toy_jobs import notes, windows
 from tests.lake import Lake, minutes
+from tests.shop import CLICK
 
 WHY = Author("a test", "to try it")
 USERS = st.sampled_from("abcdef")

@@ -7,20 +7,10 @@ import pytest
 
 from keyfold import IncompatibleState, Input, Stream
 from keyfold.state.changing.moving import move, plan_change
-from tests.keyfold.keyed.job.test_several_inputs import (
-    MINUTE,
-    NOON,
-    ORDERS,
-    PAYMENT,
-    PAYMENTS,
-    Home,
-    end_of_hour,
-    job,
-    orders,
-    payments,
-)
+from tests.shop import MINUTE, NOON, ORDERS, PAYMENT, PAYMENTS, orders, payments
+from tests.two_inputs import Till, end_of_hour, orders_and_payments
 
-BOTH = job()
+BOTH = orders_and_payments()
 REFUNDS = Stream("refunds", PAYMENT, event_time="paid_at")
 FURTHER = {"further": Input(REFUNDS, columns=PAYMENT, delay="10m", final_at=end_of_hour("paid_at"), conserved=False)}
 
@@ -31,7 +21,7 @@ def with_inputs(inputs):
 
 @pytest.fixture
 def home(tmp_path, without_spark):
-    home = Home(tmp_path)
+    home = Till(tmp_path)
     home.land(ORDERS, orders(("a", 0, "tea"), ("b", 70, "jam")))
     home.land(PAYMENTS, payments(("a", 5, 4), ("b", 80, 9)))
     home.run()

@@ -19,12 +19,11 @@ from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from keyfold.state.changing.promoting import promote
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
-from keyfold.stream import Stream
-from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows
+from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.job_histories import put
 from tests.lake import Lake
+from tests.shop import CLICK, CLICKS, clicks
 
-CLICKS = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), "at")
 BY = Author("dpo@example.org", "request 17")
 
 

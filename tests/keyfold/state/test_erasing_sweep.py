@@ -34,10 +34,11 @@ from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.stream import Stream
 from spark_jobs.streams import STREAMS
 from tests.examples import examples
-from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
+from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.local_state import frames_of_state
+from tests.shop import CLICK, START
 
-CLICKS = Stream("clicks", CLICK.set(1, CLICK.field("at").with_nullable(False)), "at", future_bound=timedelta(days=4000))
+CLICKS = Stream("clicks", CLICK, "at", future_bound=timedelta(days=4000))
 BY = Author("dpo@example.org", "request")
 SESSION: Any = Runners("local")
 # Each begins with Q, which no digest, identifier or name of the project's has beside such characters.

@@ -18,21 +18,22 @@ from keyfold.state.changing.moving import move, plan_change
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.making.mapping import StateMapping, as_state
 from keyfold.state.making.sources import open_source
-from tests.keyfold.keyed.toy_jobs import TIME, windows, windows_step
+from keyfold.stream import TIMESTAMP
+from tests.keyfold.keyed.toy_jobs import windows, windows_step
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake
 
 STATES = Path(__file__).parent / "states"
 
-SECOND = pa.schema([("user", pa.string()), ("window", TIME), ("count", pa.int64()), ("deadline", TIME)])
+SECOND = pa.schema([("user", pa.string()), ("window", TIMESTAMP), ("count", pa.int64()), ("deadline", TIMESTAMP)])
 THIRD = pa.schema(
     [
         ("user", pa.string()),
-        ("window", TIME),
+        ("window", TIMESTAMP),
         ("count", pa.int64()),
-        pa.field("ends", TIME, nullable=False),
+        pa.field("ends", TIMESTAMP, nullable=False),
         ("note", pa.string()),
-        ("deadline", TIME),
+        ("deadline", TIMESTAMP),
     ]
 )
 

@@ -26,9 +26,10 @@ from keyfold.state.reading.state_statistics import list_state, state_statistics
 from keyfold.state.rows.keys import wanted_keys
 from keyfold.state.rows.lines import json_lines
 from tests.examples import examples
-from tests.keyfold.keyed.toy_jobs import clicks, windows
+from tests.keyfold.keyed.toy_jobs import windows
 from tests.lake import LOCAL
 from tests.on_a_grid import moments
+from tests.shop import clicks
 
 USERS = ["ann", "bob", "cat", "dan", "eve", "fay"]
 BATCHES = st.lists(

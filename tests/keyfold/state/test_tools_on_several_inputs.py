@@ -20,22 +20,11 @@ from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
-from tests.keyfold.keyed.job.test_several_inputs import (
-    CARD,
-    MINUTE,
-    NOON,
-    ORDER,
-    ORDERS,
-    PAYMENT,
-    PAYMENTS,
-    TIME,
-    Home,
-    clock_of,
-    job,
-    orders,
-    payments,
-)
+from keyfold.stream import TIMESTAMP
+from tests.keyfold.keyed.job.test_several_inputs import clock_of
 from tests.keyfold.runs.test_erasing import files_that_hold
+from tests.shop import CARD, MINUTE, NOON, ORDER, ORDERS, PAYMENT, PAYMENTS, orders, payments
+from tests.two_inputs import Till, orders_and_payments
 
 BY = Author("dpo@example.org", "request 17")
 COUNTS = ("card", "hour", "orders", "payments", "first")
@@ -47,7 +36,7 @@ def counted(home):
 
 @pytest.fixture
 def home(tmp_path, without_spark):
-    return Home(tmp_path)
+    return Till(tmp_path)
 
 
 def test_conservation_counts_each_input_on_after_an_edit_and_a_move(home, without_spark):
@@ -101,7 +90,7 @@ def test_a_seeded_job_goes_on_behind_what_its_state_has_seen_of_each_input(home,
 
 def test_by_arrival_every_stream_goes_by_when_its_events_came(home):
     def build(parameters: JobParameters) -> KeyedJob:
-        return job()
+        return orders_and_payments()
 
     home.job = build_job(with_parameters(build), {"time": "arrival"})
     home.land(ORDERS, orders(("a", 600, "tea")))
@@ -137,7 +126,7 @@ def silent_cards():
         stream.name: Input(stream, columns=columns, final_at=STEP_DECIDES)
         for stream, columns in ((ORDERS, ORDER), (PAYMENTS, PAYMENT))
     }
-    state = State(counts.append(pa.field("processing_deadline", TIME)), events=of_events)
+    state = State(counts.append(pa.field("processing_deadline", TIMESTAMP)), events=of_events)
     return KeyedJob("silent", inputs, "card", state, silent, Append(counts, events=of_events), key_groups=2)
 
 

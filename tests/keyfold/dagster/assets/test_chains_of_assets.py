@@ -8,7 +8,7 @@ from keyfold.dagster.assets import keyed_asset
 from keyfold.dagster.assets.keyed_asset import keyed_assets
 from keyfold.dagster.assets.shown import JobAssets
 from keyfold.dagster.resources import Keyfold
-from tests.keyfold.keyed.test_jobs_on_jobs import HOURLY, Site
+from tests.chained_jobs import HOURLY, Chain
 
 
 def test_a_run_that_writes_no_row_is_an_observation_and_draws_nothing(tmp_path, monkeypatch):
@@ -19,7 +19,7 @@ def test_a_run_that_writes_no_row_is_an_observation_and_draws_nothing(tmp_path, 
         return {"plot": dg.MetadataValue.text(f"figure {len(drawn)}")}
 
     monkeypatch.setattr(keyed_asset, "plot_runs", draw)
-    site = Site(tmp_path)
+    site = Chain(tmp_path)
     assets = [keyed_assets(JobAssets(HOURLY))]
     resources = {"keyfold": Keyfold(site.lakehouse, site.spark)}
     seen = []

@@ -7,8 +7,9 @@ from keyfold.keyed.execution import batches
 from keyfold.keyed.execution.blobs import Encoded, InMemory, handover_for
 from keyfold.keyed.job_run import RunOptions
 from keyfold.runners.local_runner import LocalRunner
-from tests.keyfold.keyed.toy_jobs import clicks, notes, totals, windows
+from tests.keyfold.keyed.toy_jobs import notes, totals, windows
 from tests.lake import Lake
+from tests.shop import clicks
 
 
 @pytest.mark.parametrize("handover", [Encoded(), InMemory()], ids=["encoded", "in memory"])

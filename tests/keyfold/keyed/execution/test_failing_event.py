@@ -11,7 +11,8 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.execution.failing_event import failing_event
 from keyfold.state.rows.keys import wanted_keys
 from keyfold.stream import Stream
-from tests.keyfold.keyed.toy_jobs import CLICK, clicks, windows, windows_step
+from tests.keyfold.keyed.toy_jobs import windows, windows_step
+from tests.shop import CLICK, clicks
 
 CLICKS = Stream("clicks", CLICK, event_time="at", event_id=("user", "at"))
 

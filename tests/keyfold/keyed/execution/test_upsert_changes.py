@@ -19,8 +19,10 @@ from keyfold.keyed.job.tables import Upsert
 from keyfold.lakehouse import fail_points
 from keyfold.lakehouse.reading import scan_table
 from keyfold.state.changing.moving import move
+from keyfold.stream import TIMESTAMP
+from tests.chained_jobs import Chain
 from tests.examples import examples
-from tests.keyfold.keyed.test_jobs_on_jobs import CLICK, CLICKS, TIME, USER, Site
+from tests.shop import CLICK, CLICKS, USER
 
 LEVEL = pa.field("level", pa.string(), nullable=False)
 TOTAL = pa.schema([USER, pa.field("clicks", pa.int64()), LEVEL])
@@ -120,7 +122,7 @@ def test_changes_are_written_once_and_what_is_made_of_them_is_the_same_however_r
 ):
     # A batch's files are compared with the table in groups, here of one file.
     monkeypatch.setattr(commit, "_ROWS_A_FILE", 1)
-    site = Site(tmp_path_factory.mktemp("home"))
+    site = Chain(tmp_path_factory.mktemp("home"))
     minutes = count()
     for users, of_producer, of_consumer in deliveries:
         # Some are behind the watermark: totals are never closed.
@@ -146,7 +148,7 @@ def run(site, cut_power, job, point):
 
 def test_a_row_that_is_written_again_as_it_was_is_no_change(tmp_path):
     same = replace(TOTALS, step=lambda state, events, clock: always(events))
-    site = Site(tmp_path)
+    site = Chain(tmp_path)
     for at in range(3):
         site.click(("ann", at))
         site.run(same)
@@ -161,7 +163,7 @@ def always(events):
 
 
 def test_changes_go_on_after_the_state_was_moved(tmp_path):
-    site = Site(tmp_path)
+    site = Chain(tmp_path)
     site.click(("ann", 0))
     site.run(TOTALS)
     moved = replace(TOTALS, key_groups=9)
@@ -179,7 +181,7 @@ def test_changes_go_on_after_the_state_was_moved(tmp_path):
         (lambda: replace(TOTALS, tables=Upsert(TOTAL, "user")).changes(), "keeps no changes of it: totals"),
         (lambda: TOTALS.changes("sums"), "has no such table: sums"),
         (
-            lambda: Upsert(TOTAL.append(pa.field("change", TIME)), "user", name="twice", changes=True),
+            lambda: Upsert(TOTAL.append(pa.field("change", TIMESTAMP)), "user", name="twice", changes=True),
             "two columns change; rename its own",
         ),
     ],

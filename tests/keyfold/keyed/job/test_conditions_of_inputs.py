@@ -23,7 +23,8 @@ from keyfold.state.changing.audit import Author
 from keyfold.state.changing.moving import plan_change
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream
-from tests.keyfold.keyed.toy_jobs import CLICK, START, windows
+from tests.keyfold.keyed.toy_jobs import windows
+from tests.shop import CLICK, START
 
 KINDS = pa.schema([*CLICK, ("kind", pa.string())])
 CLICKS = Stream("clicks", KINDS, event_time="at")

@@ -20,14 +20,15 @@ from keyfold.keyed.job_run import RunOptions
 from keyfold.operators import count, totals
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.reading.reader import read_state
-from keyfold.stream import Stream
+from keyfold.stream import TIMESTAMP, Stream
 from tests.examples import examples
-from tests.keyfold.keyed.toy_jobs import START, TIME, job_of
+from tests.keyfold.keyed.toy_jobs import job_of
+from tests.shop import START
 
 TAG = pa.field("tag", pa.string(), nullable=False)
 POST = {"user": pl.String, "at": pl.Datetime("us", "UTC"), "tags": pl.List(pl.String)}
-OF_TAG = pa.schema([TAG, ("at", TIME), ("posts", pa.int64())])
-OPEN_TAG = pa.schema([TAG, ("posts", pa.int64()), ("deadline", TIME)])
+OF_TAG = pa.schema([TAG, ("at", TIMESTAMP), ("posts", pa.int64())])
+OPEN_TAG = pa.schema([TAG, ("posts", pa.int64()), ("deadline", TIMESTAMP)])
 TAGGED = pa.schema([("tag", pa.string()), ("posts", pa.int64())])
 UNTAGGED = "(none)"
 # A tag that is silent for ten minutes is over, but for `a`, which is over at once.

@@ -9,14 +9,15 @@ from keyfold import KeyAnswer, Stream, per_key
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES, Input
 from keyfold.keyed.job.tables import Upsert
+from keyfold.stream import TIMESTAMP
 from tests.examples import examples
-from tests.keyfold.keyed.test_jobs_on_jobs import MINUTE, NOON, TIME, USER
 from tests.lake import Lake
+from tests.shop import MINUTE, NOON, USER
 
 TAP = pa.schema(
     [
         USER,
-        pa.field("at", TIME, nullable=False),
+        pa.field("at", TIMESTAMP, nullable=False),
         pa.field("letter", pa.string()),
         pa.field("parts", pa.list_(pa.int64())),
     ]

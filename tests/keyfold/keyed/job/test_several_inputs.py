@@ -13,88 +13,15 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 import keyfold
-from keyfold import Input, KeyedJob, Misconfigured, Step, Stream, TestHarness
+from keyfold import Input, KeyedJob, Misconfigured, Step, TestHarness
 from keyfold.journal.clock import Reading
 from keyfold.keyed.conservation import check_conservation
-from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.tables import Append
-from keyfold.keyed.job_run import RunOptions
 from tests.examples import examples
-from tests.lake import Lake
 from tests.on_a_grid import moments
-
-TIME = pa.timestamp("us", tz="UTC")
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
-
-CARD = pa.field("card", pa.string(), nullable=False)
-ORDER = pa.schema([CARD, pa.field("ordered_at", TIME, nullable=False), pa.field("item", pa.string())])
-PAYMENT = pa.schema([CARD, pa.field("paid_at", TIME, nullable=False), pa.field("amount", pa.int64())])
-ORDERS = Stream("orders", ORDER, event_time="ordered_at")
-PAYMENTS = Stream("payments", PAYMENT, event_time="paid_at")
-
-
-def first_payments(state, events, clock):
-    """Of each card, once event time has passed an hour: how many orders and payments it had in it, and the first payment."""
-    deadline = pl.col("at").dt.truncate("1h") + timedelta(hours=1)
-    came = [
-        events["orders"].select("card", at="ordered_at", kind=pl.lit("order"), amount=pl.lit(None, pl.Int64)),
-        events["payments"].select("card", at="paid_at", kind=pl.lit("payment"), amount="amount"),
-    ]
-    known = pl.concat([state.drop("deadline"), *came]).with_columns(deadline=deadline)
-    over = known.filter(pl.col("deadline") <= clock.watermark)
-    is_payment = pl.col("kind") == "payment"
-    output = over.group_by("card", hour=pl.col("at").dt.truncate("1h")).agg(
-        orders=(~is_payment).sum().cast(pl.Int64),
-        payments=is_payment.sum().cast(pl.Int64),
-        first=pl.col("amount").filter(is_payment).sort_by(pl.col("at").filter(is_payment)).first(),
-    )
-    return Step(state=known.filter(pl.col("deadline") > clock.watermark), output=output)
-
-
-def end_of_hour(time):
-    return pl.col(time).dt.truncate("1h") + timedelta(hours=1)
-
-
-def job(**of_payments):
-    return KeyedJob(
-        "hours",
-        {
-            "orders": Input(ORDERS, columns=ORDER, delay="5m", final_at=end_of_hour("ordered_at")),
-            "payments": Input(PAYMENTS, columns=PAYMENT, delay="10m", final_at=end_of_hour("paid_at"), **of_payments),
-        },
-        "card",
-        pa.schema(
-            [
-                CARD,
-                pa.field("at", TIME),
-                pa.field("kind", pa.string()),
-                pa.field("amount", pa.int64()),
-                pa.field("deadline", TIME),
-            ]
-        ),
-        first_payments,
-        Append(
-            {"card": pa.string(), "hour": TIME, "orders": pa.int64(), "payments": pa.int64(), "first": pa.int64()},
-            events=pl.col("orders").sum() + pl.col("payments").sum(),
-        ),
-        key_groups=4,
-    )
-
-
-def orders(*rows):
-    return pl.DataFrame(
-        [{"card": card, "ordered_at": NOON + at * MINUTE, "item": item} for card, at, item in rows],
-        schema={"card": pl.String, "ordered_at": pl.Datetime("us", "UTC"), "item": pl.String},
-    )
-
-
-def payments(*rows):
-    return pl.DataFrame(
-        [{"card": card, "paid_at": NOON + at * MINUTE, "amount": amount} for card, at, amount in rows],
-        schema={"card": pl.String, "paid_at": pl.Datetime("us", "UTC"), "amount": pl.Int64},
-    )
+from tests.shop import CARD, MINUTE, NOON, ORDER, ORDERS, PAYMENT, PAYMENTS, orders, payments
+from tests.two_inputs import Till, first_payments, orders_and_payments
 
 
 def by_definition(all_orders, all_payments, until):
@@ -116,31 +43,6 @@ def by_definition(all_orders, all_payments, until):
     ).pl()
 
 
-class Home:
-    """A lakehouse to which orders and payments come, in runs."""
-
-    def __init__(self, folder, wanted=None, spark=None):
-        self.lake, self.job = Lake(folder, spark), wanted or job()
-        self.lakehouse, self.spark, self.land = self.lake.lakehouse, self.lake.session, self.lake.land
-        self.land(ORDERS, orders())
-        self.land(PAYMENTS, payments())
-
-    def run(self, advance_to=None, max_bytes=1 << 30):
-        options = RunOptions(max_bytes_per_batch=max_bytes)
-        return keyfold.run(self.lakehouse, self.job, Incremental(advance_to), options=options, runners=self.spark)
-
-    def table(self, name="hours"):
-        return pl.read_delta(str(self.generation.table(name)))
-
-    @property
-    def generation(self):
-        return self.lake.live(self.job.name)
-
-    @property
-    def done(self):
-        return self.lake.done(self.job.name)
-
-
 EVENTS = st.lists(
     st.tuples(st.sampled_from("abc"), moments(240, 20), st.integers(1, 9)),
     max_size=12,
@@ -157,7 +59,7 @@ def test_the_answer_is_the_same_however_inputs_come_and_whichever_comes_first(
     # In order of event time each, so that nothing is late; the inputs come at any pace beside each other.
     all_orders = orders(*((card, at, str(item)) for card, at, item in sorted(some_orders, key=lambda one: one[1])))
     all_payments = payments(*sorted(some_payments, key=lambda one: one[1]))
-    home = Home(tmp_path_factory.mktemp("home"))
+    home = Till(tmp_path_factory.mktemp("home"))
     shares = [
         *((ORDERS, part) for part in parts_of(all_orders, order_cuts)),
         *((PAYMENTS, part) for part in parts_of(all_payments, payment_cuts)),
@@ -184,7 +86,7 @@ def parts_of(frame, cuts):
 
 
 def test_an_idle_input_holds_nothing_back_and_says_so_when_it_wakes_with_older_events(tmp_path, monkeypatch):
-    home = Home(tmp_path, job(idle_timeout=timedelta(hours=1)))
+    home = Till(tmp_path, orders_and_payments(idle_timeout=timedelta(hours=1)))
     later = clock_of(monkeypatch)
     home.land(PAYMENTS, payments(("a", 30, 7)))
     home.land(ORDERS, orders(("a", 0, "tea")))
@@ -214,7 +116,7 @@ def test_the_clock_tells_how_far_each_input_has_come():
         assert clock.watermark == min(clock.watermarks.values())
         return Step(state=state, output=pl.DataFrame(schema=harness.written["hours"].schema))
 
-    harness = TestHarness(replace(job(), step=step))
+    harness = TestHarness(replace(orders_and_payments(), step=step))
     harness.batch({"orders": orders(("a", 60, "tea")), "payments": payments(("a", 20, 1))})
     assert all(one == {"orders": NOON + 55 * MINUTE, "payments": NOON + 10 * MINUTE} for one in seen)
     assert harness.watermark == NOON + 10 * MINUTE
@@ -226,7 +128,7 @@ def test_the_clock_tells_how_far_each_input_has_come():
 
 
 def test_an_event_is_late_by_what_its_own_input_says():
-    both = job()
+    both = orders_and_payments()
     of_payments = replace(both.inputs["payments"], final_at="paid_at")
     harness = TestHarness(replace(both, inputs={**both.inputs, "payments": of_payments}))
     harness.batch({"orders": orders(("a", 30, "tea")), "payments": payments(("a", 30, 1))})
@@ -235,7 +137,7 @@ def test_an_event_is_late_by_what_its_own_input_says():
 
 
 def test_an_event_that_is_lost_on_the_way_shows_in_its_input(tmp_path):
-    home = Home(tmp_path)
+    home = Till(tmp_path)
     home.land(ORDERS, orders(("a", 0, "tea")))
     home.land(PAYMENTS, payments(("a", 5, 4)))
     home.run()

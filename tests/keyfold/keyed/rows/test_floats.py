@@ -14,12 +14,13 @@ from keyfold import KeyedJob, Step, Stream
 from keyfold.keyed.job.inputs import STEP_DECIDES, Input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.tables import Upsert
+from keyfold.stream import TIMESTAMP
 from tests.examples import examples
-from tests.keyfold.keyed.test_jobs_on_jobs import NOON, TIME, USER
 from tests.lake import Lake
+from tests.shop import NOON, USER
 
 VALUE = pa.field("value", pa.float64(), nullable=False)
-READING = pa.schema([USER, pa.field("at", TIME, nullable=False), VALUE, pa.field("small", pa.float32())])
+READING = pa.schema([USER, pa.field("at", TIMESTAMP, nullable=False), VALUE, pa.field("small", pa.float32())])
 HELD = pa.schema([USER, VALUE, pa.field("readings", pa.int64()), pa.field("least", pa.float32())])
 BITS = [0x7FF8000000000000, 0x7FF8000000000001, 0xFFF8000000000000, 0x8000000000000000, 0, 0x3FF8000000000000]
 

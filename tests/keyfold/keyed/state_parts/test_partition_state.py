@@ -20,12 +20,13 @@ from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.state_parts.manifest import NEVER, Manifest
 from keyfold.keyed.state_parts.part_rows import Sizes
 from keyfold.keyed.state_parts.partition_state import PartitionState
+from keyfold.stream import TIMESTAMP
 from tests.damages import cut_short, delete, flip
 from tests.examples import examples
-from tests.keyfold.keyed.toy_jobs import TIME, windows
+from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.local_state import state_frames
 
-STATE = pa.schema([pa.field("user", pa.string(), nullable=False), ("seen", pa.int64()), (DEADLINE, TIME)])
+STATE = pa.schema([pa.field("user", pa.string(), nullable=False), ("seen", pa.int64()), (DEADLINE, TIMESTAMP)])
 JOB = windows(state=STATE, state_events=pl.len(), key_groups=3)
 KINDS = polars_schema(STATE)
 # So that a handful of rows makes every kind of part: in the manifest, in a file, of several row groups, of several files.

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from keyfold import Input, Misconfigured, Stream, TestHarness
 from keyfold.operators import as_of_join, interval_join, window_join
+from keyfold.stream import TIMESTAMP
 from tests.examples import examples
-from tests.keyfold.keyed.job.test_several_inputs import CARD, MINUTE, NOON, PAYMENT, PAYMENTS, TIME
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
+from tests.shop import CARD, MINUTE, NOON, PAYMENT, PAYMENTS
 
-ORDER = pa.schema([CARD, pa.field("ordered_at", TIME, nullable=False), pa.field("item", pa.int64())])
+ORDER = pa.schema([CARD, pa.field("ordered_at", TIMESTAMP, nullable=False), pa.field("item", pa.int64())])
 LEFT = Input(Stream("orders", ORDER, event_time="ordered_at"), columns=ORDER)
 RIGHT = Input(PAYMENTS, columns=PAYMENT)
 KEY = "card"

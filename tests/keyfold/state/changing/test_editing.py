@@ -17,11 +17,12 @@ from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.differences import diff_states
 from keyfold.state.reading.reader import read_state
-from tests.keyfold.keyed.test_jobs_on_jobs import DAILY, HOURLY, NOON, Site
-from tests.keyfold.keyed.toy_jobs import START, clicks, windows
+from tests.chained_jobs import DAILY, HOURLY, Chain
+from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.local_state import frames_of_state
 from tests.keyfold.state.test_kills import copied, points_of
 from tests.lake import Lake
+from tests.shop import NOON, START, clicks
 
 BY = Author("dpo@example.org", "request 17")
 USERS = [f"user-{number}" for number in range(9)]
@@ -158,7 +159,7 @@ def test_parts_that_an_edit_replaces_are_deleted_once_no_retained_batch_needs_th
 
 
 def test_a_job_that_reads_the_tables_of_an_edited_one_goes_on(tmp_path):
-    site = Site(tmp_path / "home")
+    site = Chain(tmp_path / "home")
     site.click(("ann", 0), ("bob", 70))
     site.run(HOURLY)
     site.run(DAILY)

@@ -12,7 +12,8 @@ from keyfold.keyed.job.tables import Append
 from keyfold.keyed.job_run import run_job
 from keyfold.state.changing.moving import move, plan_change
 from keyfold.state.changing.promoting import prune
-from tests.keyfold.keyed.toy_jobs import TIME, WINDOW, WINDOW_TOTAL, windows
+from keyfold.stream import TIMESTAMP
+from tests.keyfold.keyed.toy_jobs import WINDOW, WINDOW_TOTAL, windows
 from tests.lake import Lake
 
 ADDED = pa.schema([*WINDOW, ("source", pa.string())])
@@ -26,7 +27,7 @@ class Free(Sized):
     size: int = parameter(2, change="free")
 
 
-RENAMED = pa.schema([("user", pa.string()), ("window", TIME), ("count", pa.int64()), ("deadline", TIME)])
+RENAMED = pa.schema([("user", pa.string()), ("window", TIMESTAMP), ("count", pa.int64()), ("deadline", TIMESTAMP)])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.state import differences
 from keyfold.state.differences import diff_tables
-from tests.keyfold.keyed.toy_jobs import CLICK, clicks
+from tests.shop import CLICK, clicks
 
 
 def table_of(folder, *events):

@@ -14,7 +14,8 @@ from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse.foreign import check_files_are_inside
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.making.sources import open_source
-from tests.keyfold.keyed.toy_jobs import START, windows
+from tests.keyfold.keyed.toy_jobs import windows
+from tests.shop import START
 
 
 def open_windows(*users):

@@ -16,8 +16,9 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.state.differences import diff_with_table
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
-from tests.keyfold.keyed.toy_jobs import clicks, windows
+from tests.keyfold.keyed.toy_jobs import windows
 from tests.lake import LOCAL
+from tests.shop import clicks
 
 BATCHES = [
     [("ann", 1), ("bob", 3), ("ann", 14), ("cat", 4)],
