@@ -157,7 +157,7 @@ def test_the_cores_of_this_process_are_shared_among_splits_by_their_size(lakehou
             [event("u", number * 1000 + at) for at in range(size * 20)],
         )
     splits: list[Any] = []
-    runners, read_split = no_spark(4), batch.read_split
+    runners, read_split = local_runners(4), batch.read_split
     monkeypatch.setattr(batch, "_SPLIT_BYTES", 1)
     monkeypatch.setattr(batch, "read_split", lambda split: splits.append(split) or read_split(split))
     ingest(lakehouse, EVENTS, runners=runners)
