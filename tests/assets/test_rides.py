@@ -17,7 +17,7 @@ from keyfold.dagster.assets.keyed_config import config_for
 from keyfold.dagster.assets.shown import JobAssets, StreamAssets
 from keyfold.dagster.assets.stream_checks import stream_checks
 from keyfold.dagster.assets.streams import stream_assets
-from keyfold.dagster.resources import Keyfold
+from keyfold.dagster.resources import Keyfold, KeyfoldResource
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.parameters import JobParameters
 from keyfold.lakehouse import Lakehouse
@@ -143,9 +143,9 @@ def test_new_parameters_need_a_full_refresh_and_then_stay(spark, first_run, simu
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"timeout": "soon"}, "timeout='soon'"),
+        ({"timeout": "soon"}, "timeout is 'soon'"),
         ({"advance_to": "tomorrow"}, "advance_to is 'tomorrow'"),
-        ({"key_groups": 0}, "key_groups=0"),
+        ({"key_groups": 0}, "key_groups is 0"),
     ],
 )
 def test_a_wrong_parameter_fails_before_anything_is_written(spark, lakehouse, config, message):
@@ -163,7 +163,9 @@ def test_an_unknown_parameter_or_choice_is_refused_by_the_launchpad():
     for config in ({"tiemout": "45m"}, {"close": "often"}, {"mode": "again"}):
         with pytest.raises(dg.DagsterInvalidConfigError):
             dg.validate_run_config(
-                dg.Definitions(assets=ASSETS, resources={"keyfold": object()}).resolve_implicit_global_asset_job_def(),
+                dg.Definitions(
+                    assets=ASSETS, resources={"keyfold": KeyfoldResource()}
+                ).resolve_implicit_global_asset_job_def(),
                 {"ops": {"ride_summaries": {"config": config}}},
             )
 

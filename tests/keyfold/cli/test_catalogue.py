@@ -99,7 +99,7 @@ def test_parameters_are_listed_with_type_and_default(keyfold):
         (("show", "events.telemetri"), "no table 'events.telemetri'. Did you mean 'events.telemetry'?"),
         (("state", "raed"), "Did you mean 'read'?"),
         (("drift", "telemetri"), "Did you mean 'telemetry'?"),
-        (("plan", "ride_summaries", "--param", "timeout=soon"), "timeout='soon'"),
+        (("plan", "ride_summaries", "--param", "timeout=soon"), "timeout is 'soon'"),
     ],
 )
 def test_an_unknown_name_is_bad_usage_before_spark_starts_and_the_nearest_is_named(

@@ -57,8 +57,8 @@ def test_the_command_line_gives_files_the_time_to_settle(keyfold, tmp_path):
     ("arguments", "message"),
     [
         (("run", "ride_summaries", "--param", "timeout"), "write it as name=value"),
-        (("run", "ride_summaries", "--param", "timeout=soon"), "timeout='soon'"),
-        (("run", "ride_summaries", "--param", "timeout=1h", "--param", "timeout=late"), "timeout='late'"),
+        (("run", "ride_summaries", "--param", "timeout=soon"), "timeout is 'soon'"),
+        (("run", "ride_summaries", "--param", "timeout=1h", "--param", "timeout=late"), "timeout is 'late'"),
         (("run", "ride_summaries", "--param", "patience=1h"), "patience"),
         (("run", "ride_summaries", "--advance-to", "noon"), "--advance-to is 'noon'; give an ISO 8601 time"),
         (("run", "ride_summaries", "--continuous", "--full-refresh"), "a continuous run excludes"),
