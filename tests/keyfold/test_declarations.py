@@ -1,5 +1,6 @@
 """What is wrong in a declaration is said when it is made, by its place, with what is there and what to do."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -8,9 +9,23 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from pydantic import Field
 
 import keyfold
-from keyfold import STEP_DECIDES, Append, Input, KeyedJob, Lakehouse, Lookup, Stream, Upsert, parameter, required
+from keyfold import (
+    STEP_DECIDES,
+    Append,
+    Duration,
+    Input,
+    JobParameters,
+    KeyedJob,
+    Lakehouse,
+    Lookup,
+    Stream,
+    Upsert,
+    parameter,
+    required,
+)
 from keyfold.errors import Misconfigured
 from keyfold.operators import (
     Calendar,
@@ -38,6 +53,7 @@ from keyfold.operators import max as greatest
 from keyfold.operators import min as min_of
 from keyfold.operators import sum as sum_of
 from keyfold.stream import TIMESTAMP, Rule
+from keyfold.validation import validated
 
 CLICK = [required("user", pa.string(), "Who"), required("at", TIMESTAMP, "When"), pa.field("cents", pa.int64())]
 CLICKS = Stream("clicks", CLICK, event_time="at")
@@ -298,3 +314,40 @@ def test_types_of_polars_and_lengths_as_text_say_the_same_as_types_of_arrow_and_
     assert Stream("clicks", of_polars, event_time="at", max_age="30d", future_bound="12h") == Stream(  # type: ignore[arg-type]
         "clicks", CLICK, event_time="at", max_age=timedelta(days=30), future_bound=timedelta(hours=12)
     )
+
+
+class Gap(JobParameters):
+    gap: Duration = timedelta(minutes=30)
+    least: int = Field(1, ge=1, le=5)
+    names: dict[str, int] = Field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    ("values", "quoted", "unquoted"),
+    [
+        ({"gap": "soon"}, "gap is 'soon': write a number and s,", "V_GAP: write a number and s,"),
+        ({"least": 0}, "least is 0; it must be 1 or more", "V_LEAST must be 1 or more"),
+        ({"least": 7}, "least is 7; it must be 5 at most", "V_LEAST must be 5 at most"),
+        ({"least": "many"}, "least is 'many'; it must be a whole number", "V_LEAST must be a whole number"),
+        ({"names": {"a": "x"}}, "names: a is 'x'; it must be a whole number", "V_NAMES: a must be a whole number"),
+        (
+            {"least": 0, "names": 1},
+            "least is 0; it must be 1 or more; names is 1; it",
+            "V_LEAST must be 1 or more; V_NAMES",
+        ),
+        (
+            {"leest": 2},
+            "Gap has no parameter leest; did you mean least? There",
+            "Gap has no parameter leest; did you mean",
+        ),
+    ],
+)
+def test_values_from_outside_have_the_errors_of_a_declaration_and_secrets_are_not_repeated(values, quoted, unquoted):
+    with pytest.raises(Misconfigured, match=f"^job visits: {re.escape(quoted)}"):
+        validated(Gap, values, "job visits", noun="parameter")
+    with pytest.raises(Misconfigured, match=f"^{re.escape(unquoted)}"):
+        validated(Gap, values, "", noun="parameter", quotes=False, says=lambda field: f"V_{field.upper()}")
+
+
+def test_values_that_fit_make_the_model():
+    assert validated(Gap, {"gap": "90s", "least": 5}, "job visits") == Gap(gap=timedelta(seconds=90), least=5)  # type: ignore[call-arg]
