@@ -1,6 +1,5 @@
 """`keyfold health` and `journal`: print how up to date streams and jobs are, and their last batches."""
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
@@ -18,12 +17,8 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.files import write_whole
 from keyfold.lakehouse.presence import check_lakehouse_is_there
 from keyfold.project import project_if_any, project_jobs, project_streams
-from keyfold.runs.health import STALE, Health, health_or_damage, with_landing
+from keyfold.runs.health import STALE, Health, sample
 from keyfold.runs.metrics import metrics_of
-from keyfold.storage.place import Place, local_path
-
-LEAST_FREE = 2**30
-"""Bytes; with less on its disk, a lakehouse is not well."""
 
 _COLUMNS = ("name", "kind", "state", "last_run", "watermark", "detail")
 
@@ -51,20 +46,21 @@ def health(
 
     Reads the journals without Spark; runs may continue meanwhile.
     """
+    streams, jobs = project_streams(), project_jobs()
     for name in names or ():
-        known("job or stream", name, {**project_jobs(), **project_streams()})
+        known("job or stream", name, {**jobs, **streams})
     check_lakehouse_is_there(lakehouse)
-    sampled = sample(lakehouse, names, timedelta(hours=stale_after))
+    chosen = names or [*streams, *jobs]
+    sampled = sample(
+        lakehouse,
+        [name for name in streams if name in chosen],
+        [name for name in jobs if name in chosen],
+        timedelta(hours=stale_after),
+    )
     if textfile is not None:
         _write_metrics(sampled, textfile)
-    rows = [{column: getattr(health, column) for column in _COLUMNS} for health in sampled]
     is_well = all(health.is_well for health in sampled)
-    if (free := free_bytes(lakehouse.home)) is not None:
-        detail, has_room = f"{free / 2**30:,.1f} GiB free", free >= LEAST_FREE
-        state = "ok" if has_room else "full"
-        detail += "" if has_room else f", less than {LEAST_FREE / 2**30:g}: make room"
-        rows.append(dict(zip(_COLUMNS, ("disk", "disk", state, None, None, detail), strict=True)))
-        is_well = is_well and has_room
+    rows = [{column: getattr(health, column) for column in _COLUMNS} for health in sampled]
     print_rows("health", rows, _COLUMNS, is_well=is_well)
     if not is_well:
         raise typer.Exit(1)
@@ -80,27 +76,10 @@ def journal(
     streams = [*(project.streams if project else ()), *(folder.name for folder in lakehouse.home.glob("ingest/*"))]
     known("job or stream", name, {**jobs, **dict.fromkeys(streams)})
     live = None if name in streams else live_generation(lakehouse, name)
-    found = ingest_journal(lakehouse, name) if name in streams else live and live.journal
-    batches = [asdict(one) for one in found.history(last)] if found else []
-    about = {"name": name, "generation": live and live.name, "pending": len(found.pending()) if found else 0}
+    journal_ = ingest_journal(lakehouse, name) if name in streams else live and live.journal
+    batches = [asdict(batch) for batch in journal_.history(last)] if journal_ else []
+    about = {"name": name, "generation": live and live.name, "pending": len(journal_.pending()) if journal_ else 0}
     print_rows("batches", batches, ("batch", "planned_at", "seconds", "read", "made"), **about)
-
-
-def sample(lakehouse: Lakehouse, names: Sequence[str] | None, stale_after: timedelta) -> list[Health]:
-    """Read how up to date the project's streams and jobs are, or those of some names; streams first."""
-    streams = [name for name in project_streams() if not names or name in names]
-    jobs = [name for name in project_jobs() if not names or name in names]
-    of_streams = [health_or_damage("stream", lakehouse, name, stale_after) for name in streams]
-    return [
-        *(with_landing(lakehouse, health) for health in of_streams),
-        *(health_or_damage("job", lakehouse, name, stale_after) for name in jobs),
-    ]
-
-
-def free_bytes(home: Place) -> int | None:
-    """Return the free space on a lakehouse's disk that this user may fill; None for a bucket."""
-    folder = local_path(home)
-    return None if folder is None else shutil.disk_usage(folder).free
 
 
 def _write_metrics(sampled: Sequence[Health], file: Path) -> None:

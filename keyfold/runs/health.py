@@ -1,10 +1,11 @@
 """How well streams and jobs are: one sampler of their journals.
 
-`keyfold health` prints it, the checks of Dagster judge it, and `/health` and `/metrics` serve it. Each sample reads the journal, so there are no
-separate counters, and a restart loses no count.
+`keyfold health` prints it, the checks of Dagster show it, and `/health` and `/metrics` serve it. Each sample reads the journal, so there are no
+separate counters, and a restart loses no count. Whether something is well is decided here alone.
 """
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -28,21 +29,25 @@ STALLED = timedelta(minutes=5)
 STALE = timedelta(hours=26)
 """How far a watermark may be behind the clock: a daily delivery, and two hours to process it."""
 
-State = Literal["new", "running", "ok", "stale", "stalled", "interrupted", "damaged", "unreadable"]
+LEAST_FREE = 2**30
+"""Bytes; with less on its disk, a lakehouse is not well."""
+
+State = Literal["new", "running", "ok", "stale", "stalled", "interrupted", "damaged", "unreadable", "full"]
 
 _WELL = frozenset({"new", "running", "ok"})
 
 
 @dataclass(frozen=True)
 class Health:
-    """How up to date a stream or a job is.
+    """How up to date a stream or a job is, or how full the lakehouse's disk.
 
     Attributes:
-        name, kind: which stream or job.
+        name, kind: which stream, job or disk.
         state: `new`, `running` or `ok`; else it is not well. `stale`: its last run, or its watermark, is too old; `stalled`: a run has a
             batch that should be done by now; `interrupted`: a run failed, or was killed, within a batch; `damaged`: its journal cannot be
-            read; `unreadable`: files wait in a landing folder, or in a part of it, that cannot be read.
-        detail: what is wrong, and what to do; empty if nothing is.
+            read; `unreadable`: files wait in a landing folder, or in a part of it, that cannot be read; `full`: the disk
+            has less than `LEAST_FREE` bytes.
+        detail: what is wrong, and what to do; empty if nothing is; of a disk, its free space.
         looked_at: when this was read.
         last_run: when a run last looked for events; of a stream, when it last committed a batch.
         watermark: of a job, after its first event.
@@ -51,7 +56,7 @@ class Health:
     """
 
     name: str
-    kind: Literal["stream", "job"]
+    kind: Literal["stream", "job", "disk"]
     state: State
     detail: str
     looked_at: datetime
@@ -66,9 +71,32 @@ class Health:
         return self.state in _WELL
 
     @property
+    def is_stalled(self) -> bool:
+        """Whether a batch has been pending for longer than `STALLED`."""
+        return self.pending is not None and self.pending > STALLED
+
+    @property
     def behind(self) -> timedelta | None:
         """How far the watermark is behind the clock."""
         return self.watermark and self.looked_at - self.watermark
+
+
+def sample(
+    lakehouse: Lakehouse, streams: Iterable[str], jobs: Iterable[str], stale_after: timedelta = STALE
+) -> list[Health]:
+    """Read how well streams, jobs and the lakehouse's disk are, in this order; a bucket has no disk.
+
+    A journal that cannot be read is the state `damaged`, with the error as detail. Landing folders on a disk are listed.
+
+    Args:
+        stale_after: age of the last run, and of a job's watermark, from which they are stale.
+    """
+    of_streams = [_or_damaged("stream", health_of_stream, lakehouse, name, stale_after) for name in streams]
+    return [
+        *(_with_landing(lakehouse, health) for health in of_streams),
+        *(_or_damaged("job", health_of_job, lakehouse, name, stale_after) for name in jobs),
+        *_health_of_disk(lakehouse),
+    ]
 
 
 def health_of_job(
@@ -86,15 +114,20 @@ def health_of_job(
     generation, now = live_generation(lakehouse, job), now or datetime.now(UTC)
     if generation is None:
         return Health(job, "job", "running" if is_held(lakehouse.job(job)) else "new", "", now)
-    done, clock, reached = generation.journal.last_done(), generation.clock(), watermark(generation)
-    last_run = max((at for at in (done and done.finished_at, clock and clock.reading.wall) if at), default=None)
-    # The first watermark is in the year 1.
-    reached = reached if reached and reached > BEGINNING else None
-    command = lakehouse.command("run", job)
-    pending, state, detail = _judged(
-        lakehouse.job(job), generation.journal.pending, last_run, reached, "the last run was", command, stale_after, now
+    done, clock, last_watermark = generation.journal.last_done(), generation.clock(), watermark(generation)
+    health = Health(
+        job,
+        "job",
+        "new",
+        "",
+        now,
+        last_run=max((at for at in (done and done.finished_at, clock and clock.reading.wall) if at), default=None),
+        # The first watermark is in the year 1.
+        watermark=last_watermark if last_watermark and last_watermark > BEGINNING else None,
+        done=done,
     )
-    return Health(job, "job", state, detail, now, last_run, reached, pending, done)
+    command = lakehouse.command("run", job)
+    return _judged(health, lakehouse.job(job), generation.journal.pending, "the last run was", command, stale_after)
 
 
 def health_of_stream(
@@ -111,23 +144,43 @@ def health_of_stream(
     """
     journal, now = ingestion.ingest_journal(lakehouse, stream), now or datetime.now(UTC)
     done, command = journal.last_done(), lakehouse.command("ingest", stream)
-    last_run, folder = done and done.finished_at, lakehouse.ingest(stream)
-    pending, state, detail = _judged(
-        folder, journal.pending, last_run, None, "new rows were last read", command, stale_after, now
-    )
-    return Health(stream, "stream", state, detail, now, last_run, None, pending, done)
+    health = Health(stream, "stream", "new", "", now, last_run=done and done.finished_at, done=done)
+    return _judged(health, lakehouse.ingest(stream), journal.pending, "new rows were last read", command, stale_after)
 
 
-def health_or_damage(kind: Literal["stream", "job"], lakehouse: Lakehouse, name: str, stale_after: timedelta) -> Health:
-    """Read as `health_of_stream` or `health_of_job`; if the journal is damaged, that is the state, with the error as detail."""
-    read = health_of_stream if kind == "stream" else health_of_job
+def free_bytes(home: Place) -> int | None:
+    """Return the free space on a lakehouse's disk that this user may fill; None for a bucket."""
+    folder = local_path(home)
+    return None if folder is None else shutil.disk_usage(folder).free
+
+
+def age_text(length: timedelta) -> str:
+    """Write an age to the second: `1 day, 3:00:00`."""
+    return str(timedelta(seconds=round(length.total_seconds())))
+
+
+def _health_of_disk(lakehouse: Lakehouse) -> list[Health]:
+    if (free := free_bytes(lakehouse.home)) is None:
+        return []
+    remedy = "" if free >= LEAST_FREE else f", less than {LEAST_FREE / 2**30:g}: make room"
+    detail = f"{free / 2**30:,.1f} GiB free{remedy}"
+    return [Health("disk", "disk", "full" if remedy else "ok", detail, datetime.now(UTC))]
+
+
+def _or_damaged(
+    kind: Literal["stream", "job"],
+    read: Callable[[Lakehouse, str, timedelta], Health],
+    lakehouse: Lakehouse,
+    name: str,
+    stale_after: timedelta,
+) -> Health:
     try:
         return read(lakehouse, name, stale_after)
     except KeyfoldError as error:
         return Health(name, kind, "damaged", str(error), datetime.now(UTC))
 
 
-def with_landing(lakehouse: Lakehouse, health: Health) -> Health:
+def _with_landing(lakehouse: Lakehouse, health: Health) -> Health:
     """Add to a stream's health what of its landing folder on a disk ingest cannot read; this lists the folder."""
     landing = landing_folder(lakehouse, health.name)
     if local_path(landing) is None:
@@ -144,33 +197,31 @@ def with_landing(lakehouse: Lakehouse, health: Health) -> Health:
 
 
 def _judged(
+    health: Health,
     folder: Place,
     plans: Callable[[], Sequence[Any]],
-    last_run: datetime | None,
-    reached: datetime | None,
     ran: str,
     command: str,
     stale_after: timedelta,
-    now: datetime,
-) -> tuple[timedelta | None, State, str]:
-    """Return the age of the oldest pending batch, the state, and what to do."""
+) -> Health:
+    """Add the age of the oldest pending batch, the state, and what to do."""
     # Looked at before and after: a run that ends or begins meanwhile is not an interrupted one.
     running, planned = is_held(folder), [plan.planned_at for plan in plans()]
     running = running or is_held(folder)
-    # A batch may have been planned since `now`.
-    pending = max(now - planned[0], timedelta(0)) if planned else None
-    state: State = "running" if running else "ok" if last_run else "new"
-    detail = ""
+    # A batch may have been planned since the health was looked at.
+    pending = max(health.looked_at - planned[0], timedelta(0)) if planned else None
+    health = replace(health, state="running" if running else "ok" if health.last_run else "new", pending=pending)
+    since_run = health.last_run and health.looked_at - health.last_run
     if pending is not None and not running:
-        state, detail = "interrupted", f"a run ended within a batch planned {_age(pending)} ago: `{command}`"
-    elif pending is not None and pending > STALLED:
-        state, detail = "stalled", f"a batch was planned {_age(pending)} ago and is not done: see the run's log"
-    elif reached and now - reached > stale_after:
-        state, detail = "stale", f"the watermark is {_age(now - reached)} behind the clock: are there new events?"
-    elif last_run and not running and now - last_run > stale_after:
-        state, detail = "stale", f"{ran} {_age(now - last_run)} ago: does anything start `{command}`?"
-    return pending, state, detail
-
-
-def _age(length: timedelta) -> str:
-    return str(timedelta(seconds=round(length.total_seconds())))
+        detail = f"a run ended within a batch planned {age_text(pending)} ago: `{command}`"
+        return replace(health, state="interrupted", detail=detail)
+    if pending is not None and health.is_stalled:
+        detail = f"a batch was planned {age_text(pending)} ago and is not done: see the run's log"
+        return replace(health, state="stalled", detail=detail)
+    if health.behind and health.behind > stale_after:
+        detail = f"the watermark is {age_text(health.behind)} behind the clock: are there new events?"
+        return replace(health, state="stale", detail=detail)
+    if since_run and not running and since_run > stale_after:
+        detail = f"{ran} {age_text(since_run)} ago: does anything start `{command}`?"
+        return replace(health, state="stale", detail=detail)
+    return health

@@ -6,7 +6,7 @@ from threading import Thread
 
 from keyfold.ingestion.ingest_records import IngestDone
 from keyfold.keyed.generation.batch_records import KeyedDone
-from keyfold.runs.health import STALLED, Health
+from keyfold.runs.health import Health
 
 MEANING = {
     "keyfold_batches_total": "Committed batches.",
@@ -26,7 +26,9 @@ Samples = list[tuple[str, dict[str, str], float]]
 
 
 def metrics_of(health: Health) -> Samples:
-    """Return the metrics of a stream or a job."""
+    """Return the metrics of a stream or a job; a disk has none."""
+    if health.kind == "disk":
+        return []
     # Not `job`: Prometheus has a label of that name, and would rename ours.
     labels = {"keyed_job" if health.kind == "job" else "stream": health.name}
     done, pending = health.done, health.pending
@@ -60,10 +62,9 @@ def metrics_of(health: Health) -> Samples:
 
 
 def answer_of(health: Health) -> tuple[str, str]:
-    """Return the status and the text of `/health`: 503 if a batch has been pending for longer than `STALLED`."""
-    if health.pending is not None and health.pending > STALLED:
-        seconds = health.pending.total_seconds()
-        return "503 Service Unavailable", f"stalled: a batch was planned {seconds:.0f} s ago and is not done"
+    """Return the status and the text of `/health`: 503 while a batch is pending for longer than `STALLED`."""
+    if health.is_stalled:
+        return "503 Service Unavailable", f"{health.state}: {health.detail}"
     return "200 OK", "ok"
 
 

@@ -1,6 +1,6 @@
 """Check a job: no event is lost, few are late, the watermark keeps up, and the live generation is of the code that runs."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import dagster as dg
 
@@ -16,7 +16,7 @@ from keyfold.keyed.generation.continuing import code_of_generation
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
-from keyfold.runs.health import health_of_job
+from keyfold.runs.health import age_text, health_of_job
 from keyfold.state.changing.migrating import changes_to
 
 
@@ -30,8 +30,7 @@ def job_checks(
         suite: the suite of its main table.
         translator: names the assets.
     """
-    job, stale_after = shown.job, shown.stale_after
-    assert isinstance(stale_after, timedelta)  # noqa: S101 - JobAssets has made it one
+    job = shown.job
     checks = [
         Check(
             "no_event_is_lost",
@@ -47,8 +46,8 @@ def job_checks(
         ),
         Check(
             "watermark_keeps_up",
-            f"The watermark is at most {_hours(stale_after)} behind the clock.",
-            lambda lakehouse: find_lag(lakehouse, job.name, datetime.now(UTC), stale_after),
+            f"No run is interrupted or stalled, and the last run and the watermark are at most {age_text(shown.stale_after)} behind the clock.",
+            lambda lakehouse: find_staleness(lakehouse, job.name, shown.stale_after),
         ),
         Check(
             "live_generation_is_of_this_code",
@@ -114,15 +113,15 @@ def find_late(lakehouse: Lakehouse, declared: KeyedJob, most: float) -> Finding:
     )
 
 
-def find_lag(lakehouse: Lakehouse, job: str, now: datetime, most: timedelta) -> Finding:
-    """Compare the watermark with the clock."""
-    health = health_of_job(lakehouse, job, now=now)
+def find_staleness(lakehouse: Lakehouse, job: str, stale_after: timedelta, now: datetime | None = None) -> Finding:
+    """Show the health of a job (`keyfold health`)."""
+    health = health_of_job(lakehouse, job, stale_after, now)
+    if not health.is_well:
+        return Finding(False, f"{health.state}: {health.detail}")
     if health.watermark is None or health.behind is None:
         return Finding(True, "no events yet")
-    return Finding(
-        health.behind <= most,
-        f"the watermark is {health.watermark:%Y-%m-%d %H:%M} UTC, {_hours(health.behind)} behind the clock",
-    )
+    at = f"{health.watermark:%Y-%m-%d %H:%M} UTC"
+    return Finding(True, f"the watermark is {at}, {age_text(health.behind)} behind the clock")
 
 
 def find_changes(lakehouse: Lakehouse, declared: KeyedJob) -> Finding:
@@ -137,8 +136,3 @@ def find_changes(lakehouse: Lakehouse, declared: KeyedJob) -> Finding:
     code = code_of_generation(live)
     since = f"; since batch {code.since}: {code.change}" if code.change else ""
     return Finding(True, f"{live.name} is of this code{since}")
-
-
-def _hours(length: timedelta) -> str:
-    hours = length / timedelta(hours=1)
-    return f"{hours:,.1f} hours" if hours < 48 else f"{hours / 24:,.0f} days"

@@ -9,12 +9,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from keyfold.cli import monitoring
-from keyfold.cli.monitoring import free_bytes
 from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.batch_records import ClockRecord
 from keyfold.lakehouse.files import exclusive
 from keyfold.runs import health as sampler
+from keyfold.runs.health import free_bytes
 from keyfold.runs.metrics import MEANING
 from keyfold.storage.place import to_place
 from keyfold.times import BEGINNING
@@ -27,7 +26,7 @@ NOW, MINUTE, HOUR, DAY = timedelta(0), timedelta(minutes=1), timedelta(hours=1),
 
 @pytest.fixture(autouse=True)
 def _a_disk_with_space(monkeypatch):
-    monkeypatch.setattr(monitoring, "free_bytes", lambda _: 50 * 2**30)
+    monkeypatch.setattr(sampler, "free_bytes", lambda _: 50 * 2**30)
 
 
 @pytest.fixture
@@ -154,7 +153,7 @@ def test_a_damaged_journal_is_told_beside_the_others(told, lakehouse):
 def test_a_disk_that_is_almost_full_is_not_well(keyfold, told, lakehouse, monkeypatch):
     put_done(put_generation(lakehouse, JOB), 0, finished_at=ago(), watermark=ago())
     assert told(JOB)[0] == 0
-    monkeypatch.setattr(monitoring, "free_bytes", lambda _: 2**29)
+    monkeypatch.setattr(sampler, "free_bytes", lambda _: 2**29)
     assert told(JOB)[0] == 1
     assert "0.5 GiB free, less than 1: make room" in keyfold("health", JOB).stdout
 

@@ -13,7 +13,7 @@ import pytest
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.runs import metrics, metrics_server
+from keyfold.runs import health, metrics_server
 from keyfold.runs.health import Health, health_of_job, health_of_stream
 from keyfold.runs.metrics import served
 from tests.keyfold.state.job_histories import History, put
@@ -87,10 +87,10 @@ def test_a_first_batch_that_stays_planned_and_not_done_is_told_as_stalled(tmp_pa
         run_job(lakehouse, replace(job, step=broken), runners=LOCAL)
     with served(str(port), lambda: health_of_job(lakehouse, job.name)):
         assert ask(port, "/health") == (200, "ok\n")
-        monkeypatch.setattr(metrics, "STALLED", timedelta(seconds=-1))
+        monkeypatch.setattr(health, "STALLED", timedelta(seconds=-1))
         status, told = ask(port, "/health")
     assert status == 503
-    assert told.startswith("stalled: a batch was planned 0 s ago")
+    assert told.startswith("interrupted: a run ended within a batch planned 0:00:0")
 
 
 def broken(*_):

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from keyfold.dagster.assets.checks import ERROR, Check, Finding, asset_checks
-from keyfold.dagster.assets.job_checks import find_changes, find_lag, find_late, job_checks
+from keyfold.dagster.assets.job_checks import find_changes, find_late, find_staleness, job_checks
 from keyfold.dagster.assets.shown import JobAssets
 from keyfold.dagster.resources import Keyfold
 from keyfold.errors import KeyfoldError, NotFound
@@ -15,7 +15,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from tests.keyfold.keyed.toy_jobs import windows, windows_step
-from tests.made_generations import NOW, put_done, put_generation
+from tests.made_generations import NOW, plan_of, put_done, put_generation
 
 JOB = RIDE_SUMMARIES.name
 WARN_ONLY = ("few_events_are_late", "watermark_keeps_up", "live_generation_is_of_this_code")
@@ -46,13 +46,28 @@ def test_many_late_events_are_found_above_the_share_that_the_job_sets(lakehouse,
 
 def test_event_time_far_behind_the_clock_is_found(lakehouse):
     day = timedelta(hours=26)
-    assert find_lag(lakehouse, JOB, NOW, day) == Finding(True, "no events yet")
-    put_done(put_generation(lakehouse, JOB), 0, events=1, watermark=NOW - day)
-    assert find_lag(lakehouse, JOB, NOW, day).passed
-    assert not find_lag(lakehouse, JOB, NOW, timedelta(hours=25)).passed
-    finding = find_lag(lakehouse, JOB, NOW + timedelta(minutes=6), day)
+    assert find_staleness(lakehouse, JOB, day, NOW) == Finding(True, "no events yet")
+    put_done(put_generation(lakehouse, JOB), 0, events=1, watermark=NOW - day, finished_at=NOW)
+    finding = find_staleness(lakehouse, JOB, day, NOW)
+    assert finding.passed
+    assert finding.description.endswith("UTC, 1 day, 2:00:00 behind the clock")
+    assert not find_staleness(lakehouse, JOB, timedelta(hours=25), NOW).passed
+    finding = find_staleness(lakehouse, JOB, day, NOW + timedelta(minutes=6))
     assert not finding.passed
-    assert "26.1 hours behind" in finding.description
+    assert finding.description.startswith("stale: the watermark is 1 day, 2:06:00 behind the clock")
+
+
+def test_a_job_that_nothing_runs_and_one_whose_run_ended_within_a_batch_are_found(lakehouse):
+    generation, day = put_generation(lakehouse, JOB), timedelta(days=1)
+    put_done(generation, 0, events=1, watermark=NOW, finished_at=NOW - timedelta(minutes=1))
+    assert find_staleness(lakehouse, JOB, timedelta(minutes=2), NOW).passed
+    assert find_staleness(lakehouse, JOB, timedelta(minutes=2), NOW + timedelta(minutes=2)).description.startswith(
+        "stale: the last run was 0:03:00 ago: does anything start `keyfold run"
+    )
+    generation.journal.write_plans([plan_of(1, "events.ride_points", 3, "a").model_copy(update={"planned_at": NOW})])
+    finding = find_staleness(lakehouse, JOB, day, NOW + timedelta(minutes=1))
+    assert not finding.passed
+    assert finding.description.startswith("interrupted: a run ended within a batch planned 0:01:00 ago: `keyfold run")
 
 
 def test_what_no_check_can_compare_with_is_refused_where_it_is_declared():
@@ -91,7 +106,7 @@ def test_the_checks_of_a_job_run_in_dagster_and_only_warn(lakehouse):
     now = datetime.now(UTC)
     declaration = declaration_of(RIDE_SUMMARIES).model_dump(mode="json")
     generation = put_generation(lakehouse, JOB, declaration=declaration, parameters=dict(RIDE_SUMMARIES.parameters))
-    put_done(generation, 0, events=100, rows={JOB: 1, f"late.{JOB}": 50}, watermark=now)
+    put_done(generation, 0, events=100, rows={JOB: 1, f"late.{JOB}": 50}, watermark=now, finished_at=now)
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize(
             [dg.AssetSpec(JOB), job_checks(JobAssets(RIDE_SUMMARIES))],
