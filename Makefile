@@ -104,6 +104,7 @@ image-in-a-root:
 	@scripts/image_in_a_root.py
 
 docs: setup
+	.venv/bin/python scripts/docs_architecture.py
 	.venv/bin/python scripts/docs_columns.py
 	.venv/bin/python scripts/docs_commands.py
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet

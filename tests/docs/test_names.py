@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from keyfold.cli.app import commands
+from keyfold.cli.app import commands, load
 from tests.public_names import BY_AUTHORS, PUBLIC, imports
 
 REPOSITORY = Path(__file__).parents[2]
@@ -114,3 +114,38 @@ def test_make_targets_and_commands_that_are_named_are_there(page):
 @pytest.mark.parametrize("file", BY_AUTHORS, ids=relative)
 def test_what_authors_read_and_write_imports_public_modules_alone(file):
     assert {module for module, _ in imports(file)} <= set(PUBLIC)
+
+
+WHERE_COMMANDS_STAND = re.compile(r"`(keyfold [^`\n]*)`|^(?:[\w.]+/bin/)?(keyfold .*(?:\\\n.*)*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "benchmarks" not in page.parts], ids=relative)
+def test_options_that_are_named_with_a_command_are_its_own(page):
+    unknown = [
+        f"{option} of keyfold {name}"
+        for name, line in shown_commands(page.read_text(encoding="utf-8"))
+        for option in re.findall(r"(?<=[\s\[(])(--[a-z][a-z-]+)", line)
+        if option not in options_of(name)
+    ]
+    assert not unknown
+
+
+def shown_commands(text):
+    """Each command with all that follows it up to the next one, by the command's name: `state read`."""
+    for quoted, whole in WHERE_COMMANDS_STAND.findall(text):
+        for line in re.split(r"&&|;|\|\s", (quoted or whole).split(" #")[0]):
+            words = line.split()
+            if words[:1] == ["keyfold"] and len(words) > 1 and words[1] in commands():
+                is_group = hasattr(load(words[1]), "commands")
+                yield " ".join(words[1 : 3 if is_group else 2]), line
+
+
+def options_of(name):
+    first, _, inner = name.partition(" ")
+    command = load(first)
+    command = command.commands.get(inner) if inner else command
+    return (
+        set()
+        if command is None
+        else {option for one in command.params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
+    )
