@@ -37,12 +37,13 @@ from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import on_time, optional, step_job, tie_columns, waiting
 from keyfold.schemas import Columns, check_condition, names_of
 from keyfold.stream import TIMESTAMP
-from keyfold.times import as_duration, micros, to_micros
+from keyfold.times import micros, to_duration, to_micros
+from keyfold.validation import declaration, given
 
 N_POINTS = "n_points"
 
 
-@dataclass(frozen=True)
+@declaration("held")
 class Held:
     """A condition that begins at an event for which `begins` is true, and ends at one for which `ends` is.
 
@@ -57,16 +58,11 @@ class Held:
 
     begins: pl.Expr
     ends: pl.Expr
-    held_for: timedelta | str = timedelta(0)
-    cool_down: timedelta | str = timedelta(0)
-
-    @property
-    def times(self) -> tuple[timedelta, timedelta]:
-        """`held_for` and `cool_down`."""
-        return as_duration("Held: held_for", self.held_for), as_duration("Held: cool_down", self.cool_down)
+    held_for: timedelta = given(converter=to_duration, default=timedelta(0))
+    cool_down: timedelta = given(converter=to_duration, default=timedelta(0))
 
 
-@dataclass(frozen=True)
+@declaration("listed")
 class Listed:
     """A condition of each of some subjects, such as areas.
 
@@ -138,7 +134,6 @@ def alert(
         raise Misconfigured(f"job {name}: conditions is empty; give one at least")
     for title, one in conditions.items():
         if isinstance(one, Held):
-            _ = one.times  # refuses what is no duration
             check_condition(f"job {name}: {title}: begins", one.begins, events)
             check_condition(f"job {name}: {title}: ends", one.ends, events)
     made = _columns(conditions, named, subject)
@@ -237,8 +232,11 @@ class _Alerts:
     @cached_property
     def _times(self) -> dict[str, tuple[int, int]]:
         """What a condition's rows wait for, in microseconds; only of conditions that wait for something."""
-        times = {name: one.times for name, one in self.conditions.items() if isinstance(one, Held)}
-        return {name: (micros(first), micros(then)) for name, (first, then) in times.items() if first or then}
+        return {
+            name: (micros(condition.held_for), micros(condition.cool_down))
+            for name, condition in self.conditions.items()
+            if isinstance(condition, Held) and (condition.held_for or condition.cool_down)
+        }
 
     def _numbered(self, ordered: Ordered, timers: pl.DataFrame) -> pl.DataFrame:
         """Number the keys with events to evaluate, and after them those for which only a time has passed."""

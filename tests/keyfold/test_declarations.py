@@ -92,6 +92,7 @@ NEVER: Any = "never"
 UNTYPED_JOB: Any = "visits"
 UNTYPED_HOW: Any = "outer"
 UNTYPED_HOW_TO_KEEP: Any = "last"
+UNTYPED_ALERT: Any = DEAR
 UNTYPED_PERIOD: Any = "moth"
 UNTYPED_KEY: Any = pl.col("user")
 FAULTS: dict[str, Callable[[], Any]] = {
@@ -170,9 +171,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     ),
     r"job visits: step is 7; it must be a function \(state, events, clock\)": lambda: job(step=7),
     "(?s)job visits: a table is .*; it must be Append": lambda: job(tables=[pa.schema(CLICK)]),
-    "calendar: period is 'moth'; it must be a period of the calendar; did you mean month": lambda: Calendar(
-        UNTYPED_PERIOD
-    ),
+    "calendar: period is 'moth'; it must be one of day, week, month, quarter, year": lambda: Calendar(UNTYPED_PERIOD),
     "calendar: zone is 'Europe/Berln': not a time zone": lambda: Calendar("day", "Europe/Berln"),
     "job hourly: length is 3; it must be a duration, such as '30m' or text or of type Calendar": lambda: per_hour(
         length=3
@@ -183,7 +182,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "job hourly: windows has no argument allowed_lateness; did you mean lateness": lambda: per_hour(
         allowed_lateness="1h"
     ),
-    "lateness: allowed is 0:00:00; it must be longer than nothing": lambda: Lateness(allowed="0s"),
+    "lateness: allowed is '0s': it must be longer than nothing": lambda: Lateness(allowed="0s"),
     "lateness: allowed is '1x'": lambda: Lateness(allowed="1x"),
     "lateness: no row changes without `allowed` or `while_open`": lambda: Lateness(changes=True),
     "job hourly: lateness is '1h'; it must be of type Lateness": lambda: per_hour(lateness="1h"),
@@ -241,9 +240,9 @@ FAULTS: dict[str, Callable[[], Any]] = {
     ),
     "job j: conditions is empty": lambda: alert("j", CLICKS, {}, key="user"),
     r"job j: conditions: dear is .*; it must be of type Held or of type Listed": lambda: alert(
-        "j", CLICKS, {"dear": DEAR}, key="user"
-    ),  # type: ignore[dict-item]
-    "dear: begins is 'cents > 3'; it must be an expression": lambda: held("cents > 3"),
+        "j", CLICKS, {"dear": UNTYPED_ALERT}, key="user"
+    ),
+    "held: begins is 'cents > 3'; it must be an expression": lambda: held("cents > 3"),
     "dear: begins: there is no column cent; did you mean cents": lambda: held(pl.col("cent") > 3),
     r'dear: begins is col\("cents"\), which is int64; it must be true or false': lambda: held(CENTS),
     "pattern dear: again is .*, which is int64; it must be true or false": lambda: pattern(

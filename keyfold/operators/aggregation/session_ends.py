@@ -4,7 +4,6 @@ The rows of keys are cut in order, also those that the watermark has not passed.
 that depends on them ends when the watermark has passed them.
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -17,10 +16,11 @@ from keyfold.keyed.job.timeouts import Timeout
 from keyfold.operators.aggregation.cutting import NEVER, Flags, after_silence, ranges_from
 from keyfold.operators.aggregation.ranges import Rows, ranges
 from keyfold.operators.ordering import Ordered
-from keyfold.times import Micros, as_duration, micros
+from keyfold.times import Micros, micros, to_duration
+from keyfold.validation import declaration, given
 
 
-@dataclass(frozen=True)
+@declaration("until")
 class Until:
     """Sessions that end at their first event for which a condition holds.
 
@@ -32,16 +32,11 @@ class Until:
     """
 
     condition: pl.Expr
-    closed_for: timedelta | str
+    closed_for: timedelta = given(converter=to_duration)
     at_once: bool = False
 
-    @property
-    def time_closed(self) -> timedelta:
-        """`closed_for`."""
-        return as_duration("Until: closed_for", self.closed_for)
 
-
-@dataclass(frozen=True)
+@declaration("while")
 class While:
     """Sessions from the first event for which a condition holds to the last, and the time between them.
 
@@ -53,13 +48,8 @@ class While:
     """
 
     condition: pl.Expr
-    pause: timedelta | str
+    pause: timedelta = given(converter=to_duration)
     between: OutputTable | None = None
-
-    @property
-    def longest_pause(self) -> timedelta:
-        """`pause`."""
-        return as_duration("While: pause", self.pause)
 
 
 class InTime(NamedTuple):
@@ -117,7 +107,7 @@ class Cut(NamedTuple):
 
 def cut_until(rule: Until, rows: InTime) -> Cut:
     """Cut rows where the condition of an event holds, and at silences; a key has no session for a time after one has ended."""
-    time, ends_it, gap, closed_for = rows.time, rows.holds, rows.gap, micros(rule.time_closed)
+    time, ends_it, gap, closed_for = rows.time, rows.holds, rows.gap, micros(rule.closed_for)
     # If the events had arrived one by one, the watermark would have passed a silence only after the delay.
     longest = Timeout(gap.after + rows.delay, gap.in_) if rule.at_once else gap
     is_end = ends_it.copy()
@@ -148,7 +138,7 @@ def cut_until(rule: Until, rows: InTime) -> Cut:
 
 def cut_while(rule: While, rows: InTime) -> Cut:
     """Cut rows where the condition begins or ceases to hold for longer than a pause, and at silences."""
-    time, pause = rows.time, micros(rule.longest_pause)
+    time, pause = rows.time, micros(rule.pause)
     follows_silence = after_silence(rows.ordered, time, rows.gap)
     first, last = ranges_from(_begins(time, rows.holds, follows_silence, pause))
     holds, number = rows.holds[first], rows.ordered.key_number[first]

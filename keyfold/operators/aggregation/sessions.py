@@ -158,12 +158,9 @@ def _in_order(
         tables.append(output_columns.table(further, table, own))
         written.append(Written(further.name, tables[-1].schema, condition=condition))
     if isinstance(rule, While):
-        _ = rule.longest_pause  # refuses what is no duration
         between = output_columns.table(rule.between or Append(table, name=f"{name}_between"), table, own)
         tables.append(of_own_events(f"job {name}: between", between, counted))
         written.append(Written(between.name, between.schema, of_sessions=False))
-    else:
-        _ = rule.time_closed
     counts, starts = aggregates.column(counted), aggregates.column(start)
     step = SessionsInOrder(aggregates, rule, gap, key, event_time, events, counts, starts, then, written)
     # A key has one row of what has passed, or one of a session that has ended, beside any number of events.

@@ -139,7 +139,7 @@ class SessionsInOrder:
 
     @property
     def _closed_for(self) -> timedelta:
-        return self.rule.time_closed if isinstance(self.rule, Until) else timedelta(0)
+        return self.rule.closed_for if isinstance(self.rule, Until) else timedelta(0)
 
     def _are_late(self, events: pl.DataFrame, markers: pl.DataFrame, clock: Clock) -> pl.Series:
         """Return whether each event is behind the watermark, or of a key whose session has ended."""

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
 import pyarrow as pa
+from pydantic import Field
 
 from keyfold.columns import column
 from keyfold.errors import Misconfigured
@@ -19,12 +20,13 @@ from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.window_shapes import IS_OPEN, WINDOW_END, WINDOW_START
 from keyfold.schemas import nearest
 from keyfold.stream import TIMESTAMP
+from keyfold.validation import declaration
 
 GROUPS = "n_groups"
 """The column with the number of groups of a window."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@declaration("top")
 class Top:
     """The groups of a window with the highest aggregate, which are written in place of all (`windows(top=…)`).
 
@@ -45,14 +47,10 @@ class Top:
         10
     """
 
-    n: int
+    n: Annotated[int, Field(ge=1)]
     highest: str
     whole: OutputTable | None = None
     latest: OutputTable | None = None
-
-    def __post_init__(self) -> None:
-        if self.n < 1:
-            raise Misconfigured(f"top: n is {self.n}; it must be 1 or more")
 
     def check(self, job: str, of: Mapping[str, Aggregate], by: Sequence[str]) -> None:
         """Check that groups of these aggregates can be ranked.

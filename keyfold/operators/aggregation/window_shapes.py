@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import polars as pl
 from pydantic import AfterValidator
 
-from keyfold.errors import Misconfigured
-from keyfold.schemas import nearest
+from keyfold.errors import Misconfigured, Unfit
 from keyfold.times import EPOCH, as_duration, period_start
+from keyfold.validation import declaration
 
 WINDOW_START = "window_start"
 """The column with the start of a window."""
@@ -30,7 +30,24 @@ Period = Literal["day", "week", "month", "quarter", "year"]
 _PERIODS: dict[Period, str] = {"day": "1d", "week": "1w", "month": "1mo", "quarter": "1q", "year": "1y"}
 
 
-@dataclass(frozen=True)
+def _iana_zone(name: str) -> str:
+    # Asking Polars starts threads, which a fork after an import lacks: not for the usual one.
+    if name == "UTC":
+        return name
+    try:
+        ZoneInfo(name)
+        # Polars lacks a few: `localtime`, `Factory`.
+        pl.select(pl.lit(EPOCH).cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(name))
+    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError, pl.exceptions.PolarsError):
+        raise Unfit("not a time zone of the IANA database; give one such as UTC or Europe/Berlin") from None
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_iana_zone)]
+"""A time zone by its IANA name: `UTC`, `Europe/Berlin`."""
+
+
+@declaration("calendar")
 class Calendar:
     """Periods of the calendar in a time zone, as the length of windows (`windows(length=Calendar("day"))`).
 
@@ -52,19 +69,9 @@ class Calendar:
     """
 
     period: Period
-    zone: str = "UTC"
+    zone: TimeZone = "UTC"
 
     overlaps = False
-
-    def __post_init__(self) -> None:
-        if self.period not in _PERIODS:
-            raise Misconfigured(
-                f"calendar: period is {self.period!r}; it must be a period of the calendar{nearest(str(self.period), [*_PERIODS])}"
-            )
-        try:
-            _known_zone(self.zone)
-        except ValueError as error:
-            raise Misconfigured(f"calendar: zone is {self.zone!r}: {error}") from None
 
     def start(self, time: pl.Expr) -> pl.Expr:
         """Return the start of the period of a time."""
@@ -96,23 +103,6 @@ class Calendar:
         """Return the first or last time at which clocks show the midnight of a day, or so long before; NULL if they never do."""
         shown = day.cast(pl.Datetime("us")) - before
         return shown.dt.replace_time_zone(self.zone, ambiguous=which, non_existent="null")
-
-
-def _known_zone(name: str) -> str:
-    # Asking Polars starts threads, which a fork after an import lacks: not for the usual one.
-    if name == "UTC":
-        return name
-    try:
-        ZoneInfo(name)
-        # Polars lacks a few: `localtime`, `Factory`.
-        pl.select(pl.lit(EPOCH).cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(name))
-    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError, pl.exceptions.PolarsError):
-        raise ValueError("not a time zone of the IANA database; give one such as UTC or Europe/Berlin") from None
-    return name
-
-
-TimeZone = Annotated[str, AfterValidator(_known_zone)]
-"""A time zone by its IANA name: `UTC`, `Europe/Berlin`."""
 
 
 @dataclass(frozen=True)

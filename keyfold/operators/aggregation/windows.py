@@ -1,7 +1,6 @@
 """Make jobs that aggregate the events of each key by tumbling or hopping windows of event time, or by the calendar."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -24,12 +23,13 @@ from keyfold.operators.aggregation.window_shapes import IS_OPEN, PANE, WINDOW_EN
 from keyfold.operators.signatures import operator
 from keyfold.schemas import Columns, field_of, names_of
 from keyfold.stream import TIMESTAMP
-from keyfold.times import as_duration
+from keyfold.times import to_silence
+from keyfold.validation import declaration, given, optional
 
 _TIMES = (WINDOW_START, WINDOW_END)
 
 
-@dataclass(frozen=True, kw_only=True)
+@declaration("lateness")
 class Lateness:
     """When the row of a window is written again (`windows(lateness=…)`); the table is one to upsert then.
 
@@ -45,24 +45,17 @@ class Lateness:
         Misconfigured: `allowed` is not longer than nothing, or there is neither `allowed` nor `while_open`.
 
     Example:
-        >>> Lateness(allowed="1h").length
+        >>> Lateness(allowed="1h").allowed
         datetime.timedelta(seconds=3600)
     """
 
-    allowed: timedelta | str | None = None
+    allowed: timedelta | None = given(converter=optional(to_silence), default=None)
     while_open: bool = False
     changes: bool = False
 
     def __post_init__(self) -> None:
-        if self.length is None and not self.while_open:
-            raise Misconfigured("lateness: no row changes without `allowed` or `while_open`; give one of them")
-        if self.length == timedelta(0):
-            raise Misconfigured("lateness: allowed is 0:00:00; it must be longer than nothing")
-
-    @property
-    def length(self) -> timedelta | None:
-        """How long after its end a window is final (`allowed`); None if it is final at its end."""
-        return None if self.allowed is None else as_duration("lateness: allowed", self.allowed)
+        if self.allowed is None and not self.while_open:
+            raise ValueError("no row changes without `allowed` or `while_open`; give one of them")
 
 
 @operator()
@@ -135,7 +128,7 @@ def windows(
     counted = counted_by(of, counted or (COUNTED if shape.overlaps or keep_max or top else ""))
     _check(name, of, key, by, keep_max, top, lateness, shape.overlaps, counted)
     event_time, computed = source.event_time, dict(then or {})
-    groups, allowed_lateness = [*key, *by], None if lateness is None else lateness.length
+    groups, allowed_lateness = [*key, *by], None if lateness is None else lateness.allowed
     while_open = lateness is not None and lateness.while_open
     # An upsert table has the groups in its key.
     never_null = groups if lateness is not None else key

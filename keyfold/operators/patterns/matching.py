@@ -81,8 +81,8 @@ def find(
     for place, (name, step) in enumerate(others, start=1):
         known = begun.filter(n_steps == place).select(reached.columns.columns)
         reached = _with_earlier(reached, _placed(known, passed, first))
-        may_wait = reached.start + micros(pattern.time) > watermark
-        answer, is_open = _first_that_fits(step, reached, passed, micros(pattern.time))
+        may_wait = reached.start + micros(pattern.within) > watermark
+        answer, is_open = _first_that_fits(step, reached, passed, micros(pattern.within))
         still_open.append(reached.columns.filter(is_open & may_wait))
         if isinstance(step, Without):
             return Found(reached.columns.filter(is_open & ~may_wait), pl.concat(still_open, how="diagonal"))

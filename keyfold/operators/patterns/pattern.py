@@ -143,7 +143,7 @@ class _PatternStep:
             found = find(one, passed, known, micros(clock.watermark), self._columns_of)
             in_table = [one for one in self.output if one in found.matches.columns]
             matches.append(found.matches.select(*in_table, pl.lit(name).alias(PATTERN)))
-            ends = pl.col(f"{next(iter(one.steps))}_{TIME}") + one.time
+            ends = pl.col(f"{next(iter(one.steps))}_{TIME}") + one.within
             begun.append(found.begun.with_columns(pl.lit(name).alias(PATTERN), ends.alias(DEADLINE)))
         # The empty frame gives `state` its columns, in their order; other frames lack some.
         return Step(

@@ -18,17 +18,17 @@ Their exact meaning:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 
 import polars as pl
 
-from keyfold.errors import Misconfigured
 from keyfold.keyed.job.operator_call import KEEPS_ORDER
-from keyfold.times import as_duration
+from keyfold.times import to_silence
+from keyfold.validation import declaration, given
 
 
-@dataclass(frozen=True)
+@declaration("a step")
 class Then:
     """A step of a pattern: the first later event that fits.
 
@@ -53,7 +53,7 @@ class Without(Then):
     """A last step: no such event comes until the time is over (Flink CEP: `notFollowedBy` at the end of a pattern)."""
 
 
-@dataclass(frozen=True)
+@declaration("pattern")
 class Pattern:
     """Steps that follow each other within a time.
 
@@ -61,8 +61,6 @@ class Pattern:
         steps: the steps in order, by name: the condition of the first, then `Then`, `Next`, and `Without` as the last. A condition
             alone stands for `Then`.
         within: longest time from the first to the last event, inclusive.
-        then: the steps, of which conditions alone are `Then`.
-        time: `within` as a duration.
 
     Raises:
         Misconfigured: `within` is no time, or not positive; there are less than two steps; the first is none; or `Without` is
@@ -86,26 +84,23 @@ class Pattern:
         >>> leak = Pattern({"one": is_read, "next": Next(is_read, where=pl.col("one_level") - level > 5)}, within="5m")
     """
 
-    steps: Mapping[str, pl.Expr | Then | Next | Without] = field(metadata={KEEPS_ORDER: True})
-    within: timedelta | str
-    then: Mapping[str, Then] = field(init=False, repr=False)
-    time: timedelta = field(init=False, repr=False)
+    steps: Mapping[str, pl.Expr | Then | Next | Without] = given(metadata={KEEPS_ORDER: True})
+    within: timedelta = given(converter=to_silence)
 
     def __post_init__(self) -> None:
-        then = {name: step if isinstance(step, Then) else Then(step) for name, step in self.steps.items()}
-        object.__setattr__(self, "then", then)
-        object.__setattr__(self, "time", as_duration("Pattern: within", self.within))
-        if self.time <= timedelta(0):
-            raise Misconfigured(f"Pattern: within is {self.time}; it must be more than nothing")
+        then = self.then
         if len(then) < 2:
-            raise Misconfigured(
-                f"Pattern: there must be 2 steps at least, not {len(then)}: a condition alone is a filter"
-            )
+            raise ValueError(f"there must be 2 steps at least, not {len(then)}: a condition alone is a filter")
         first, *others = then
         if type(then[first]) is not Then or then[first].where is not None:
-            raise Misconfigured(f"Pattern: {first} is the first step, which is a condition alone: none is before it")
+            raise ValueError(f"{first} is the first step, which is a condition alone: none is before it")
         if early := [name for name in others[:-1] if isinstance(then[name], Without)]:
-            raise Misconfigured(f"Pattern: {early[0]} is a Without, which must be the last step")
+            raise ValueError(f"{early[0]} is a Without, which must be the last step")
+
+    @cached_property
+    def then(self) -> Mapping[str, Then]:
+        """The steps, of which conditions alone are `Then`."""
+        return {name: step if isinstance(step, Then) else Then(step) for name, step in self.steps.items()}
 
     @property
     def events(self) -> list[str]:

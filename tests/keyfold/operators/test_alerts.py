@@ -82,5 +82,5 @@ def test_a_condition_is_written_once_it_has_held_and_not_while_it_cools_down(rea
 
 
 def test_a_length_that_is_none_is_refused_where_the_alert_is_made():
-    with pytest.raises(Misconfigured, match="Held: held_for is 'long'"):
+    with pytest.raises(Misconfigured, match="held: held_for is 'long'"):
         alert("warnings", READINGS, {"HOT": Held(WARM, COLD, held_for="long")}, key="room")

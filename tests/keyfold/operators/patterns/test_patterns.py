@@ -140,7 +140,7 @@ def expected(sales, names=PATTERNS, end=END):
             (item, name, *((match[at][column] if at < len(match) else None) for column in TOLD for at in range(4)))
             for name in names
             for item, told in in_order(events, "item", "time", ALL.columns.names).items()
-            for match in matches(PATTERNS[name][1], PATTERNS[name][0].time, told, "time", end)
+            for match in matches(PATTERNS[name][1], PATTERNS[name][0].within, told, "time", end)
         ),
         key=repr,
     )
@@ -282,7 +282,7 @@ def test_what_does_not_fit_the_stream_is_refused_where_the_job_is_made(patterns,
 @pytest.mark.parametrize(
     ("steps", "within", "said"),
     [
-        ({"one": QUANTITY > 0, "two": QUANTITY < 0}, timedelta(0), "must be more than nothing"),
+        ({"one": QUANTITY > 0, "two": QUANTITY < 0}, timedelta(0), "must be longer than nothing"),
         ({"one": QUANTITY > 0, "two": QUANTITY < 0}, -MINUTE, "must not be negative"),
         ({"one": QUANTITY > 0, "two": QUANTITY < 0}, "soon", "write a number and s, m, h or d"),
         ({"one": QUANTITY > 0}, MINUTE, "2 steps at least, not 1"),
