@@ -88,7 +88,7 @@ def work(runners: Runners, lakehouse: Lakehouse, share: Share) -> IngestDone:
     began = time.monotonic()
     reached("work: before")
     plan, birth, stream = share.plan, share.birth, share.stream
-    runner = runners.for_bytes(plan.size)
+    runner = runners.for_bytes(plan.amount)
     splits = [
         Split(
             stream=stream,
@@ -103,7 +103,7 @@ def work(runners: Runners, lakehouse: Lakehouse, share: Share) -> IngestDone:
             topic=share.access,
             files=tuple((place, one) for place, one in inputs if isinstance(one, AdmittedFile)),
             ranges=tuple((place, one) for place, one in inputs if isinstance(one, OffsetRange)),
-            threads=_threads(runner, inputs, plan.size),
+            threads=_threads(runner, inputs, plan.amount),
         )
         for inputs in _splits(plan, runner.parallelism)
     ]
@@ -168,7 +168,7 @@ def _topics_after(before: IngestDone | None, plan: IngestPlan) -> dict[str, Read
 
 def _splits(plan: IngestPlan, parallelism: int) -> list[tuple[tuple[int, AdmittedFile | OffsetRange], ...]]:
     """Cut the inputs into consecutive splits of about equal size, at most one per parallel task."""
-    total = plan.size
+    total = plan.amount
     inputs = plan.inputs(max(1, min(parallelism, -(-total // _SPLIT_BYTES))))
     count = max(1, min(parallelism, len(inputs), -(-total // _SPLIT_BYTES)))
     splits: list[list[tuple[int, AdmittedFile | OffsetRange]]] = [[] for _ in range(count)]

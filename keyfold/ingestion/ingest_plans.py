@@ -28,7 +28,7 @@ def plan_batches(
     source: str,
     parts: Sequence[Sequence[AdmittedFile] | TopicShare],
     oldest: datetime | None = None,
-) -> list[IngestPlan]:
+) -> None:
     """Make the plans of batches, and write them to the journal.
 
     Args:
@@ -53,7 +53,6 @@ def plan_batches(
     ]
     if plans:
         journal.write_plans(plans)
-    return plans
 
 
 def cut_files(files: Sequence[AdmittedFile], max_bytes: int) -> list[list[AdmittedFile]]:

@@ -71,7 +71,7 @@ class IngestPlan(Plan):
     oldest: datetime | None = None
 
     @property
-    def size(self) -> int:
+    def amount(self) -> int:
         """Estimated bytes to read."""
         return sum(one.size for one in (self.topic.ranges if self.topic else self.files))
 

@@ -1,7 +1,7 @@
 """An ingest run of one stream: check, plan, work on the planned batches, and commit them."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from deltalake import DeltaTable
@@ -28,7 +28,8 @@ from keyfold.ingestion.listing import Landing, source_name
 from keyfold.ingestion.segments import Segment, missing_segments, rebuild_segments, sweep_segments
 from keyfold.ingestion.split import TopicAccess
 from keyfold.journal.agreement import check_tables
-from keyfold.journal.records import Progress, seconds_left
+from keyfold.journal.planned_batches import run_batches
+from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.fail_points import reached
@@ -59,7 +60,8 @@ def ingest_under_lock(
     try:
         run = _Run(runners, lakehouse, stream, landing, on_batch or (lambda _: None))
         # Plans of a killed run first: otherwise their files would be found new and planned twice.
-        run.work(run.begin())
+        run.begin()
+        run.work_on_plans()
         admission = Admission()
         if isinstance(landing, KafkaTopic):
             source, parts = landing.source, new_offsets(run.journal, landing, max_bytes_per_batch, run.birth.remedy)
@@ -80,7 +82,8 @@ def ingest_under_lock(
             parts = cut_files(admission.files, max_bytes_per_batch)
         last = run.journal.last_done()
         oldest = None if any_age else oldest_accepted(stream, run.birth.tables["events"], last)
-        run.work(plan_batches(run.journal, source, parts, oldest))
+        plan_batches(run.journal, source, parts, oldest)
+        run.work_on_plans()
         done = run.tidy_up()
     except OSError as error:
         raise KeyfoldError(
@@ -101,7 +104,9 @@ def ingest_under_lock(
 
 
 class _Run:
-    """A run, and what it has done so far."""
+    """A run, and what it has done so far: the work of ingest's batches (`BatchWork`)."""
+
+    unit = "bytes"
 
     def __init__(
         self,
@@ -115,37 +120,30 @@ class _Run:
         self._on_batch = on_batch
         self.birth, self.journal = open_ingest(lakehouse, stream), ingest_journal(lakehouse, stream.name)
         self.known = KnownFiles(self.birth.folder, self.journal, self.birth.where, self.birth.remedy)
-        self._last: IngestDone | None = None
         self._segments: tuple[Segment, ...] = ()
         self._since: datetime | None = None
         self._opened: dict[str, DeltaTable] = {}
         self.counts, self.batches, self.deferred, self.warnings = IngestCounts(), 0, 0, list[str]()
 
-    def begin(self) -> list[IngestPlan]:
-        """Check that journal, tables and stream agree, finish the commits of a killed run, and return its unfinished plans."""
+    def begin(self) -> None:
+        """Check that journal, tables and stream agree, and finish the commits of a killed run."""
         birth = self.birth
         opened = check_tables(self.journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
         fit_events(self._stream, birth, opened["events"])
         self._opened = dict(opened)
         done = self.journal.last_done()
         if done is not None and uncommitted(birth, done, opened):
-            self._commit(done)
-        return self.journal.pending()
+            self.commit(done)
 
-    def work(self, plans: Sequence[IngestPlan]) -> None:
-        """Work on planned batches, one after the other."""
-        if not plans:
+    def work_on_plans(self) -> None:
+        """Work on the planned batches, one after the other."""
+        if not (plans := self.journal.pending()):
             return
-        self._last, self._since = self.journal.last_done(), ids_since(self._stream, plans[0].oldest)
-        self._segments = self._live_segments()
+        self._since = ids_since(self._stream, plans[0].oldest)
+        self._segments = self._live_segments(self.journal.last_done())
         # Files of failed attempts, which no record names, are not part of the index.
         self._sweep()
-        began, done_bytes, total = time.monotonic(), 0, sum(plan.size for plan in plans)
-        for number, plan in enumerate(plans, 1):
-            self._work(plan)
-            done_bytes += plan.size
-            seconds = seconds_left(done_bytes, total, time.monotonic() - began)
-            self._on_batch(Progress(number, len(plans), done_bytes, total, "bytes", seconds))
+        run_batches(self.journal, plans, self, lambda progress, _: self._on_batch(progress))
 
     def tidy_up(self) -> IngestDone | None:
         """Save the known files, and compact the journal; return the newest commit record."""
@@ -154,40 +152,38 @@ class _Run:
         self.journal.compact()
         return self.journal.last_done()
 
-    def _work(self, plan: IngestPlan) -> None:
-        # This order makes ingest exactly once: first rows are written, then a commit record names them, then tables commit.
+    def work(self, plan: IngestPlan, before: IngestDone | None) -> IngestDone:
+        """Read the inputs of a batch, write its data files, and return its commit record."""
         access = self._access(plan.topic) if plan.topic else None
         try:
-            done = self._read(plan, access)
+            record = self._read(plan, before, access)
         except DamagedArrayError as error:
             # Nothing of the batch is committed yet, so it can be repeated with a rebuilt index.
             self._segments = self._rebuilt_index(_damaged(self.birth, str(error)))
-            done = self._read(plan, access)
+            record = self._read(plan, before, access)
         # Check again after reading: messages of a topic that was replaced meanwhile must not be committed.
         if plan.topic and access and not access.is_gone and self._access(plan.topic).is_gone:
             raise gone_error(plan.topic.name, self.birth.remedy)
-        # From the record on, an interrupted run is finished from it.
-        self.journal.write_done(done)
-        self._commit(done)
+        return record
 
-    def _read(self, plan: IngestPlan, access: TopicAccess | None) -> IngestDone:
-        share = Share(self._stream, self.birth, plan, self._last, self._segments, access)
+    def _read(self, plan: IngestPlan, before: IngestDone | None, access: TopicAccess | None) -> IngestDone:
+        share = Share(self._stream, self.birth, plan, before, self._segments, access)
         return work(self._runners, self._lakehouse, share)
 
-    def _commit(self, done: IngestDone) -> None:
+    def commit(self, record: IngestDone) -> None:
         """Commit the files of a commit record to the tables. Idempotent."""
         birth = self.birth
         reached("commit: before")
-        for number, (name, files) in enumerate(done.tables.items()):
+        for number, (name, files) in enumerate(record.tables.items()):
             if number:
                 reached("commit: one table")
             opened = self._opened.pop(name, None) if files else None
-            append_files(birth.tables[name], files, f"{birth.identity}/{name}", done.batch, opened)
+            append_files(birth.tables[name], files, f"{birth.identity}/{name}", record.batch, opened)
         reached("commit: after")
-        self.counts += done.counts
+        self.counts += record.counts
         self.batches += 1
-        self.deferred += len(done.deferred)
-        self._last, self._segments = done, done.segments
+        self.deferred += len(record.deferred)
+        self._segments = record.segments
         self._sweep()
 
     def _access(self, share: TopicShare) -> TopicAccess:
@@ -207,9 +203,9 @@ class _Run:
             share.arrived_after,
         )
 
-    def _live_segments(self) -> tuple[Segment, ...]:
+    def _live_segments(self, last: IngestDone | None) -> tuple[Segment, ...]:
         """Return the live segments of the index of event ids, which is rebuilt from the event table if part of it is gone."""
-        last, since = self._last, self._since
+        since = self._since
         if not self._stream.event_id or last is None:
             return ()
         if last.ids_since is not None and (since is None or since < last.ids_since):

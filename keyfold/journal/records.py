@@ -1,4 +1,4 @@
-"""Define what plans and commit records of ingest and keyed jobs share, and report the progress of a run."""
+"""Define what plans and commit records of ingest and keyed jobs share, and the progress of a run."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +24,11 @@ class Plan(Record):
     run: int
     batches: int
     planned_at: datetime
+
+    @property
+    def amount(self) -> int:
+        """Estimated amount of its input, for the progress of a run."""
+        return 0
 
     def describe(self) -> str:
         """Describe the batch's input in a line."""
@@ -63,9 +68,9 @@ class Progress:
     """The progress of a run after a batch.
 
     Attributes:
-        batch: number of the committed batch in the run, from 1.
-        batches: number of batches of the run.
-        done, total: amount that was read, and that the run will read.
+        batch: number of the committed batch, from 1.
+        batches: number of batches that this run found or planned.
+        done, total: amount that was read, and that is read by all batches that this run found or planned.
         unit: unit of the amounts: "bytes" or "rows".
         seconds_left: estimate from the pace so far; None if there is none.
     """
@@ -86,8 +91,3 @@ class Progress:
         """Describe the progress in a line."""
         left = "" if self.seconds_left is None else f", about {self.seconds_left:,.0f} s left"
         return f"batch {self.batch} of {self.batches}, {self.share:.0%} of {self.total:,} {self.unit}{left}"
-
-
-def seconds_left(done: int, total: int, seconds: float) -> float | None:
-    """Estimate how long the rest takes at the pace so far; None if nothing is done."""
-    return seconds / done * (total - done) if done else None

@@ -1,4 +1,4 @@
-"""Run the batches that the journal has planned, in order: each is one exchange of a runner, and a commit record.
+"""Do the work of planned batches of a keyed job: each is one exchange of a runner, and a commit record.
 
 After each batch the driver writes the commit record, and commits the job's tables from it.
 """
@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from keyfold.errors import KeyfoldError, StepFailed, error_in
-from keyfold.journal.records import Progress, seconds_left
+from keyfold.journal.planned_batches import run_batches
+from keyfold.journal.records import Progress
 from keyfold.keyed.execution.blobs import BLOBS, Handover, handover_for
 from keyfold.keyed.execution.commit import commit, forget, remove_strays, write_changes
 from keyfold.keyed.execution.damage import BatchFailedError
@@ -40,7 +41,7 @@ It is given the plan, the file of each state partition's manifest by label, and 
 
 
 class Batches:
-    """Runs the batches that a generation's journal has planned.
+    """Runs the batches that a generation's journal has planned: the work of keyed jobs (`BatchWork`).
 
     Args:
         runners, lakehouse, job: as in `run_job`.
@@ -52,6 +53,8 @@ class Batches:
         seconds: duration of each batch.
         runner: which runner the last batch had, and why; None without a batch.
     """
+
+    unit = "rows"
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class Batches:
         self._runners, self._lakehouse, self._job, self._generation = runners, lakehouse, job, generation
         self._on_batch, self._tasks, self._edited = on_batch, tasks or self._step, edited
         self._journal = generation.journal
-        self._run_began: dict[int, tuple[float, int]] = {}
+        self._began, self._has_strays = time.monotonic(), False
         self.seconds: list[float] = []
         self.runner: str | None = None
 
@@ -79,22 +82,19 @@ class Batches:
         Raises:
             KeyfoldError: a batch failed. None of its rows were committed, and the next run begins with it.
         """
+        self._has_strays = of_earlier_run
         try:
-            done = self._journal.last_done()
-            for plan in self._journal.pending():
-                done = self._run(plan, done)
-                if of_earlier_run:
-                    remove_strays(self._generation, done)
-                    of_earlier_run = False
+            run_batches(self._journal, self._journal.pending(), self, self._report)
         except Exception as error:
             explained = readable(self._job, error)
             if explained is error:
                 raise  # with its own cause, such as the error of a step
             raise explained from error
 
-    def _run(self, plan: KeyedPlan, before: KeyedDone | None) -> KeyedDone:
+    def work(self, plan: KeyedPlan, before: KeyedDone | None) -> KeyedDone:
+        """Exchange the rows of a batch, write its changes and manifests, and return its commit record."""
         job, generation = self._job, self._generation
-        began = time.monotonic()
+        self._began = began = time.monotonic()
         reached("work: before")
         worked = self._exchange(plan, files_of(before))
         reached("work: after")
@@ -104,15 +104,17 @@ class Batches:
         reached("state: manifests written")
         self.runner = self._runners.reason(plan.bytes)
         seconds = time.monotonic() - began
-        done = make_done(job, before, plan, worked, manifests, edited=self._edited, runner=self.runner, seconds=seconds)
-        # From here on the batch counts. After a crash, the next run makes its Delta commits.
-        self._journal.write_done(done)
-        commit(self._runners, job, generation, done)
-        forget(job, generation, done.batch, RETAINED_BATCHES)
+        return make_done(job, before, plan, worked, manifests, edited=self._edited, runner=self.runner, seconds=seconds)
+
+    def commit(self, record: KeyedDone) -> None:
+        """Commit the tables of a batch, and remove what no later batch needs."""
+        commit(self._runners, self._job, self._generation, record)
+        forget(self._job, self._generation, record.batch, RETAINED_BATCHES)
         self._journal.compact()
-        self.seconds.append(time.monotonic() - began)
-        self._report_progress(plan, done)
-        return done
+        if self._has_strays:
+            remove_strays(self._generation, record)
+            self._has_strays = False
+        self.seconds.append(time.monotonic() - self._began)
 
     def _exchange(self, plan: KeyedPlan, manifests: Mapping[int, str]) -> BatchResult:
         runner, partitions, splits = (
@@ -134,15 +136,9 @@ class Batches:
             work_on_partitions(job, generation, manifests, operator.call),
         )
 
-    def _report_progress(self, plan: KeyedPlan, done: KeyedDone) -> None:
-        if self._on_batch is None:
-            return
-        now, ready = time.monotonic(), plan.rows_before + plan.rows
-        # Per run: a batch that an earlier run planned belongs to that run's total of rows.
-        began, before = self._run_began.setdefault(plan.run, (now - self.seconds[-1], plan.rows_before))
-        left = seconds_left(ready - before, plan.rows_of_run - before, now - began)
-        number = plan.batch - plan.run + 1
-        self._on_batch(Progress(number, plan.batches, ready, plan.rows_of_run, "rows", left), done.counts)
+    def _report(self, progress: Progress, record: KeyedDone) -> None:
+        if self._on_batch is not None:
+            self._on_batch(progress, record.counts)
 
 
 def make_done(

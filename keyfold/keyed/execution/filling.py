@@ -223,7 +223,6 @@ def _write_state(
         times=dict(beginning.times),
         reading=reading,
         rows=seed.state_rows,
-        rows_of_run=seed.state_rows,
     )
     generation.journal.write_plans([plan])
     tasks = first_state(job, generation, beginning.read, change, source)

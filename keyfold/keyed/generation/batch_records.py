@@ -134,8 +134,7 @@ class KeyedPlan(Plan):
         times: the event time that each input has reached, by its name.
         lookups: the stored file of each lookup, by its name (`job.lookups`).
         reading: the readings of the machine's clocks.
-        rows_before, rows, rows_of_run: estimated rows of the run's earlier batches, of this batch, and of the run, for
-            progress.
+        rows: estimated rows.
     """
 
     inputs: tuple[TableInput, ...]
@@ -148,9 +147,12 @@ class KeyedPlan(Plan):
     times: dict[str, InputTime] = Field(default_factory=dict)
     lookups: dict[str, str] = Field(default_factory=dict)
     reading: Reading
-    rows_before: int = 0
     rows: int = 0
-    rows_of_run: int = 0
+
+    @property
+    def amount(self) -> int:
+        """Estimated rows."""
+        return self.rows
 
     @property
     def bytes(self) -> int:

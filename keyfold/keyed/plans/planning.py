@@ -177,9 +177,7 @@ def _plans(
     lookups: Mapping[str, str],
 ) -> tuple[KeyedPlan, ...]:
     first = done.batch + 1 if done else 0
-    total = sum(one.rows for one in slices)
     plans: list[KeyedPlan] = []
-    rows_before = 0
     # Neighbours share a bound, so that each event is in exactly one batch.
     bounds = [wanted.since, *(end_of(one) for one in slices[:-1]), wanted.until]
     for number, (one, at) in enumerate(zip(slices, clocks, strict=True)):
@@ -196,12 +194,9 @@ def _plans(
                 times=at.times,
                 lookups=dict(lookups),
                 reading=reading,
-                rows_before=rows_before,
                 rows=one.rows,
-                rows_of_run=total,
             )
         )
-        rows_before += one.rows
     return tuple(plans)
 
 

@@ -126,9 +126,7 @@ def _plan(live: Generation, last: int, edit: str) -> KeyedPlan:
             "seed": None,
             "edit": edit,
             "clock": before.clock.model_copy(update={"previous_watermark": before.clock.watermark, "advanced_by": ""}),
-            "rows_before": 0,
             "rows": 0,
-            "rows_of_run": 0,
         }
     )
 
