@@ -27,7 +27,6 @@ GROUPS = {
         "health": "keyfold.cli.monitoring:health",
     },
     "Tables": {
-        "tables": "keyfold.cli.show:tables",
         "show": "keyfold.cli.show:show",
         "check": "keyfold.cli.whole_lakehouse:check",
         "erase": "keyfold.cli.event_tools:erase",
@@ -48,7 +47,6 @@ GROUPS = {
         "drift": "keyfold.cli.ingest:drift",
         "jobs": "keyfold.cli.show:jobs",
         "streams": "keyfold.cli.show:streams",
-        "params": "keyfold.cli.show:params",
     },
 }
 """Keyfold's own commands, by group, in the order of `keyfold --help`: `module:name` of each one's function or `typer.Typer`."""

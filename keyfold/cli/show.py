@@ -1,6 +1,7 @@
-"""`keyfold show`, `jobs`, `streams`, `tables` and `params`: print a table's rows, and list what the project declares, without Spark."""
+"""`keyfold show`, `jobs` and `streams`: print a table's rows, and list what the project declares, without Spark."""
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated, TextIO
 
 import polars as pl
@@ -22,14 +23,20 @@ _LONGEST_LINE = 60
 
 
 def show(
-    table: Annotated[str, typer.Argument(help="events.STREAM, quarantine.STREAM, a job's table, late.JOB, …")],
     lakehouse: Lakehouse,
+    table: Annotated[
+        str | None,
+        typer.Argument(help="events.STREAM, quarantine.STREAM, a job's table, late.JOB, … [default: list them]"),
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(min=0, help="At most this many rows [default: 20, with --json all].")
     ] = None,
 ) -> None:
-    """Print the rows of a table; with `--json`, each as a line of JSON."""
+    """Print the rows of a table, or list the tables with their writers and row counts; with `--json`, a row is a line of JSON."""
     declared = declared_tables()
+    if table is None:
+        _list_tables(lakehouse, declared)
+        return
     if table not in declared:
         known("table", table, {**declared, **lakehouse.tables()})
     show_table(lakehouse.table(table), limit, sys.stdout)
@@ -63,17 +70,27 @@ def _cut(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def jobs() -> None:
-    """List the jobs with their streams, keys and descriptions."""
+def jobs(
+    lakehouse: Lakehouse,
+    job: Annotated[str | None, typer.Argument(help=f"{one_of('jobs')} [default: list them]")] = None,
+) -> None:
+    """List the jobs with their streams, keys and descriptions; of one job, its parameters with types and defaults.
+
+    `keyfold run JOB --param NAME=VALUE` sets one. Values of the live generation that differ from the defaults, such as promoted ones, are
+    listed as `live`.
+    """
+    if job is not None:
+        _list_parameters(lakehouse, job)
+        return
     rows = [
         {
             "job": name,
-            "stream": ", ".join(one.name for one in job.streams),
-            "key": list(job.key),
-            "tables": [table.name for table in job.tables],
-            "description": job.description,
+            "stream": ", ".join(stream.name for stream in declared.streams),
+            "key": list(declared.key),
+            "tables": [table.name for table in declared.tables],
+            "description": declared.description,
         }
-        for name, job in project_jobs().items()
+        for name, declared in project_jobs().items()
     ]
     print_rows("jobs", rows, ("job", "stream", "key", "description"))
 
@@ -93,9 +110,8 @@ def streams() -> None:
     print_rows("streams", rows, ("stream", "event_time", "event_id", "description"))
 
 
-def tables(lakehouse: Lakehouse) -> None:
-    """List the tables with their writers and row counts."""
-    existing, declared = lakehouse.tables(), declared_tables()
+def _list_tables(lakehouse: Lakehouse, declared: Mapping[str, str]) -> None:
+    existing = lakehouse.tables()
     rows = [
         {
             "table": name,
@@ -108,15 +124,11 @@ def tables(lakehouse: Lakehouse) -> None:
     print_rows("tables", rows, ("table", "written_by", "rows"))
 
 
-def params(job: Annotated[str, typer.Argument(help=one_of("jobs"))], lakehouse: Lakehouse) -> None:
-    """List the parameters of a job with types and defaults; `keyfold run JOB --param NAME=VALUE` sets one.
-
-    Values of the live generation that differ from the defaults, such as promoted ones, are listed as `live`.
-    """
+def _list_parameters(lakehouse: Lakehouse, job: str) -> None:
     declared = known("job", job, project_jobs())
-    live = {name: now for name, (now, _) in own_parameters(lakehouse, declared).items()}
+    live = {name: value for name, (value, _) in own_parameters(lakehouse, declared).items()}
     described = describe_parameters(declared.parameter_fields)
-    rows = [one._asdict() | {"live": live.get(one.name)} for one in described]
+    rows = [parameter._asdict() | {"live": live.get(parameter.name)} for parameter in described]
     columns = ("name", "type", "default", *(["live"] if live else []), "description")
     print_rows("parameters", rows, columns, job=job)
 
@@ -125,5 +137,7 @@ def declared_tables() -> dict[str, str]:
     """Return the stream or job that writes each table of the project, if there is one, by the table's name."""
     if (project := project_if_any()) is None:
         return {}
-    of_streams = {f"{kind}.{one}": f"stream {one}" for one in project.streams for kind in ("events", "quarantine")}
+    of_streams = {
+        f"{kind}.{stream}": f"stream {stream}" for stream in project.streams for kind in ("events", "quarantine")
+    }
     return of_streams | {table.name: f"job {job.name}" for job in project.jobs.values() for table in job.tables}

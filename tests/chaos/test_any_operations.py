@@ -173,7 +173,7 @@ class AnyOperations(RuleBasedStateMachine):
     @rule()
     def look(self) -> None:
         assert self._does("check")
-        assert self._does("tables")
+        assert self._does("show")
         for job in JOBS:
             for words in (("plan",), ("journal",), ("show",), *(("state", one) for one in ("stats", "read", "list"))):
                 self._does(*words, job)

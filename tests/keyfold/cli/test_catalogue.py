@@ -47,7 +47,7 @@ def test_streams_are_listed_with_their_times_ids_and_columns(keyfold):
 
 
 def test_every_declared_table_is_listed_and_nothing_is_made_in_a_home_that_is_not_there(keyfold, lakehouse):
-    tables = {one["table"]: one for one in json.loads(keyfold("tables", "--json").stdout)["tables"]}
+    tables = {one["table"]: one for one in json.loads(keyfold("show", "--json").stdout)["tables"]}
     declared = {table.name for template in JOBS.values() for table in build_job(template).tables}
     assert tables.keys() == declared | {f"{kind}.{name}" for name in STREAMS for kind in ("events", "quarantine")}
     assert {one["rows"] for one in tables.values()} == {None}
@@ -57,10 +57,10 @@ def test_every_declared_table_is_listed_and_nothing_is_made_in_a_home_that_is_no
 
 def test_a_table_that_is_there_has_its_rows_and_its_place(keyfold, lakehouse):
     write_deltalake(str(lakehouse.events("sales")), pa.table({"item": ["a", "b"]}))
-    (tables,) = (json.loads(keyfold("tables", "--json").stdout)["tables"],)
+    (tables,) = (json.loads(keyfold("show", "--json").stdout)["tables"],)
     (sales,) = (one for one in tables if one["table"] == "events.sales")
     assert (sales["rows"], sales["path"]) == (2, str(lakehouse.events("sales")))
-    assert re.search(r"events\.sales +stream sales .* 2\s", keyfold("tables").stdout)
+    assert re.search(r"events\.sales +stream sales .* 2\s", keyfold("show").stdout)
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -74,7 +74,7 @@ def test_a_default_is_a_value_that_the_parameter_takes(job):
 
 
 def test_parameters_are_listed_with_type_and_default(keyfold):
-    told = json.loads(keyfold("params", "event_index", "--json").stdout)
+    told = json.loads(keyfold("jobs", "event_index", "--json").stdout)
     found = {one["name"]: (one["type"], one["default"]) for one in told["parameters"]}
     assert told["job"] == "event_index"
     assert found["time"] == ("event | arrival", "event")
@@ -82,14 +82,14 @@ def test_parameters_are_listed_with_type_and_default(keyfold):
     assert found["window"] == ("window", None)
     assert found["watermark_delay"] == ("duration", "10m")
     assert found["key_groups"] == ("whole number", "64")
-    assert re.search(r"watermark_delay +duration +10m +How far", keyfold("params", "event_index").stdout)
+    assert re.search(r"watermark_delay +duration +10m +How far", keyfold("jobs", "event_index").stdout)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("run", "ride_sumaries"), "no job 'ride_sumaries'. Did you mean 'ride_summaries'? Known: ride_summaries, "),
-        (("params", "ride_sumaries"), "Did you mean 'ride_summaries'?"),
+        (("jobs", "ride_sumaries"), "Did you mean 'ride_summaries'?"),
         (("plan", "ride_sumaries"), "Did you mean 'ride_summaries'?"),
         (("state", "read", "ride_sumaries"), "Did you mean 'ride_summaries'?"),
         (("state", "stats", "ride_sumaries"), "Did you mean 'ride_summaries'?"),
@@ -129,7 +129,7 @@ def test_h_and_version_are_options_everywhere_and_of_the_whole(keyfold):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("tables", "events.clicks "),
+        ("show", "events.clicks "),
         ("show per_hour", "1 of 1 rows"),
         ("show quarantine.clicks", "reason  file  line  batch  header  raw"),
         ("state stats per_hour", "rows: 1\nkeys: 1\n"),

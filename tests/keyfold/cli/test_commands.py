@@ -110,7 +110,7 @@ def groups(lakehouse):
 
 
 def test_what_was_promoted_is_shown_beside_the_defaults(keyfold, promoted):
-    listed = {one["name"]: one for one in json.loads(keyfold("params", JOB, "--json").stdout)["parameters"]}
+    listed = {one["name"]: one for one in json.loads(keyfold("jobs", JOB, "--json").stdout)["parameters"]}
     assert {name: (one["default"], one["live"]) for name, one in listed.items()} == {
         "time": ("event", None),
         "key_groups": ("64", "8"),

@@ -82,7 +82,7 @@ keyfold run orders_per_hour --home lake
 keyfold health --home lake || true
 sed -i s/shop.definitions/shop.elsewhere/ pyproject.toml
 keyfold show late.orders_per_hour --home lake --module shop.definitions
-KEYFOLD_MODULE=shop.definitions keyfold tables --home lake
+KEYFOLD_MODULE=shop.definitions keyfold show --home lake
 keyfold plan orders_per_our --home lake --module shop.definitions 2>&1 || true
 keyfold plan orders_per_hour --home lake --module shop.definitons 2>&1 || true
 """
