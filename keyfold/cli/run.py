@@ -60,9 +60,9 @@ def run(
         mode = FullRefresh(reached) if full_refresh or with_consumers else Incremental(reached)
         if continuous and mode != Incremental():
             raise KeyfoldError("a continuous run excludes --advance-to, --full-refresh and --with-consumers")
-    born_with = live_parameters(lakehouse, job, mode)
+    of_generation = live_parameters(lakehouse, job, mode)
     with usage_faults():
-        keyed_job = build_job(declared, given, born_with)
+        keyed_job = build_job(declared, given, of_generation)
     if isinstance(mode, FullRefresh):
         refuse_to_forget(lakehouse, declared, given)
     until_stopped = until_signal(every, metrics) if continuous else {}

@@ -204,9 +204,9 @@ def build_live_job(lakehouse: Lakehouse, name: str, given: list[str] | None = No
         typer.BadParameter: the project has no such job, or a parameter's value is invalid.
         KeyfoldError: the live generation is missing.
     """
-    declared, born_with = known("job", name, project_jobs()), live_parameters(lakehouse, name)
+    declared, of_generation = known("job", name, project_jobs()), live_parameters(lakehouse, name)
     with usage_faults():
-        built = build_job(declared, dict(given_pairs("--param", given)), born_with)
+        built = build_job(declared, dict(given_pairs("--param", given)), of_generation)
     require_lakehouse(lakehouse)
     return built
 

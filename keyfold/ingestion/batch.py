@@ -28,7 +28,7 @@ from keyfold.ingestion.split_writer import Rejected, conflicting, write_rejects
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.reading import read_parquet
 from keyfold.runners import Runner, Runners
 from keyfold.stream import Stream
@@ -86,7 +86,7 @@ def work(runners: Runners, lakehouse: Lakehouse, share: Share) -> IngestDone:
         KeyfoldError: messages of a topic have expired.
     """
     began = time.monotonic()
-    reached("work: before")
+    fail_point("work: before")
     plan, birth, stream = share.plan, share.birth, share.stream
     runner = runners.for_bytes(plan.amount)
     splits = [
@@ -111,9 +111,9 @@ def work(runners: Runners, lakehouse: Lakehouse, share: Share) -> IngestDone:
     if stream.event_id:
         birth.segments.mkdir(exist_ok=True)
     results = _read(runner, lakehouse, splits)
-    reached("work: files written")
+    fail_point("work: files written")
     done = _done(share, splits, results, began)
-    reached("work: after")
+    fail_point("work: after")
     return done
 
 

@@ -32,7 +32,7 @@ from keyfold.journal.planned_batches import run_batches
 from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import append_files
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.runners import Runners
 from keyfold.stream import Stream
 from keyfold.times import to_iso
@@ -173,13 +173,13 @@ class _Run:
     def commit(self, record: IngestDone) -> None:
         """Commit the files of a commit record to the tables. Idempotent."""
         birth = self.birth
-        reached("commit: before")
+        fail_point("commit: before")
         for number, (name, files) in enumerate(record.tables.items()):
             if number:
-                reached("commit: one table")
+                fail_point("commit: one table")
             opened = self._opened.pop(name, None) if files else None
             append_files(birth.tables[name], files, f"{birth.identity}/{name}", record.batch, opened)
-        reached("commit: after")
+        fail_point("commit: after")
         self.counts += record.counts
         self.batches += 1
         self.deferred += len(record.deferred)

@@ -22,7 +22,7 @@ from keyfold.ingestion.kafka.topic import KafkaTopic, topic_state
 from keyfold.ingestion.listing import Landing, source_name, source_place
 from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse, exclusive, read_json, write_json
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.files import move_file, move_tree, sync_folder
 from keyfold.runners import Runners
 from keyfold.storage.place import Place
@@ -159,7 +159,7 @@ def _move_aside(lakehouse: Lakehouse, stream: str, aside: Place) -> None:
     for name, path in (("events", lakehouse.events(stream)), ("quarantine", lakehouse.quarantine(stream))):
         if path.exists():
             move_tree(path, aside / name, "_delta_log")
-            reached("rebuild: one table moved")
+            fail_point("rebuild: one table moved")
     # Names with a dot stay, since the lock or lease is among them. The birth record is moved last: without it, a new ingest
     # would begin and take over the old one's journal.
     parts = sorted(folder.iterdir(), key=lambda path: path.name == RECORD)
@@ -177,4 +177,4 @@ def _move_aside(lakehouse: Lakehouse, stream: str, aside: Place) -> None:
     ):
         if changed.is_dir():
             sync_folder(changed)
-    reached("rebuild: moved")
+    fail_point("rebuild: moved")

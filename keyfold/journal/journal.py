@@ -11,7 +11,7 @@ from keyfold.journal.history import PastBatch, add_to_history, read_history
 from keyfold.journal.records import Done, Plan
 from keyfold.journal.sealed import sealed, unsealed
 from keyfold.lakehouse.checksums import checksum_of_bytes
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.files import names_in, replace, sweep, sync_folder, tag_of, write_durably, write_once
 from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place
@@ -109,13 +109,13 @@ class Journal(Generic[P, D]):
         # might remove the plans of its successor.
         strays = {number for number in self._numbers("plan") if number >= plans[0].batch}
         tags = {number: tag_of(self.path(number, "plan")) for number in strays}
-        reached("plan: before")
+        fail_point("plan: before")
         # Last to first: `pending` starts at the first plan, so incomplete plans of a run do not count.
         for number, plan in enumerate(reversed(plans)):
             if number:
-                reached("plan: one of several")
+                fail_point("plan: one of several")
             replace(self.path(plan.batch, "plan"), _as_bytes(plan), tags.get(plan.batch, ""))
-        reached("plan: after")
+        fail_point("plan: after")
 
     def withdraw(self) -> None:
         """Remove the plans of a run of which no batch is committed; the next run plans anew. The caller holds the lock."""
@@ -132,9 +132,9 @@ class Journal(Generic[P, D]):
             OSError: the disk is full or fails; the batch is not committed then.
             KeyfoldError: another run has committed the batch; the results of that run count.
         """
-        reached("done: before")
+        fail_point("done: before")
         write_once(self.path(done.batch, "done"), _as_bytes(done))
-        reached("done: after")
+        fail_point("done: after")
 
     def amend(self, plans: Sequence[P], dones: Sequence[D]) -> None:
         """Replace records of committed batches, the commit records first, without changing the results they describe."""
@@ -170,13 +170,13 @@ class Journal(Generic[P, D]):
         old = dones[:-KEPT]
         # After a crash before the removal, the history has these batches already.
         add_to_history(self.history_path, [self._describe(batch) for batch in old])
-        reached("journal: history written")
+        fail_point("journal: history written")
         for batch in old:
             # They may be gone: an earlier attempt may have been killed between the two removals.
             self.path(batch, "plan").unlink(missing_ok=True)
             self.path(batch, "done").unlink(missing_ok=True)
         sync_folder(self.folder)
-        reached("journal: old records removed")
+        fail_point("journal: old records removed")
 
     def kept(self) -> list[int]:
         """Return the batches whose commit records are kept, in order."""

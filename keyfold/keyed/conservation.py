@@ -69,14 +69,14 @@ class Conservation:
     def balanced(self) -> bool:
         accounted_for = self.in_outputs + self.open_events + self.late
         return self.events_read == accounted_for == self.journalled and all(
-            one == other for one, other in (*self.by_input.values(), *self.by_producer.values())
+            read_there == other for read_there, other in (*self.by_input.values(), *self.by_producer.values())
         )
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to compare, since all counts are zero."""
-        kept = self.in_outputs or self.open_events or self.late or self.journalled
-        return not (self.events_read or self.left_out or kept or any(map(any, self.by_input.values())))
+        accounted = self.in_outputs or self.open_events or self.late or self.journalled
+        return not (self.events_read or self.left_out or accounted or any(map(any, self.by_input.values())))
 
 
 def check_conservation(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
@@ -91,57 +91,59 @@ def check_conservation(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
     end = consistent_snapshot(lakehouse, job, generation) if generation else None
     if generation is None or end is None:
         return Conservation(0, 0, 0, 0, 0)
-    done = end.done
+    record = end.record
     tables = input_tables(lakehouse, job)
     # By the tables' own logs, and not by the journal, which the counts are compared with.
     later = {
-        one.table: changes_for(job.name, one, tables[one.table], done.positions[one.table])
-        for one in job.inputs.values()
+        input_.table: changes_for(job.name, input_, tables[input_.table], record.positions[input_.table])
+        for input_ in job.inputs.values()
     }
-    _check_files(lakehouse, job, generation, {name: one.position.version for name, one in later.items()}, end.versions)
-    taken = {name: _taken(one, tables[one.table], later[one.table]) for name, one in job.inputs.items()}
-    read = sum(taken[name].events for name, one in job.inputs.items() if one.conserved)
+    _check_files(
+        lakehouse, job, generation, {name: changes.position.version for name, changes in later.items()}, end.versions
+    )
+    taken = {name: _taken(input_, tables[input_.table], later[input_.table]) for name, input_ in job.inputs.items()}
+    read = sum(taken[name].events for name, input_ in job.inputs.items() if input_.conserved)
     origin = generation.origin
-    read += done.edited_events
+    read += record.edited_events
     if origin is not None:
         read += origin.events_seeded - origin.events_skipped
     counts = _count_results(generation, job, end)
-    in_outputs = sum(counts[table.name] for table in job.tables if table.name != job.late_table) + done.written_events
+    in_outputs = sum(counts[table.name] for table in job.tables if table.name != job.late_table) + record.written_events
     return Conservation(
         events_read=read,
         in_outputs=in_outputs,
         open_events=counts[_STATE],
         late=counts[job.late_table],
-        journalled=done.total_events,
+        journalled=record.total_events,
         rows_read=None
-        if all(one.exploded is None for one in job.inputs.values())
-        else sum(one.rows for one in taken.values()),
+        if all(input_.exploded is None for input_ in job.inputs.values())
+        else sum(taken_events.rows for taken_events in taken.values()),
         by_input={}
         if not job.counts_inputs or (origin is not None and not origin.counts_inputs)
-        else {name: (taken[name].events, done.total_by_input.get(name, 0)) for name in job.inputs},
+        else {name: (taken[name].events, record.total_by_input.get(name, 0)) for name in job.inputs},
         by_producer={
-            name: (count_rows(tables[one.table], position.version), written)
-            for name, one in job.inputs.items()
-            if one.producer is not None
-            and (position := check_position(tables[one.table], done.positions[one.table]))
-            and (written := _written(lakehouse, one.producer, one.table, position.version)) is not None
+            name: (count_rows(tables[input_.table], position.version), written)
+            for name, input_ in job.inputs.items()
+            if input_.producer is not None
+            and (position := check_position(tables[input_.table], record.positions[input_.table]))
+            and (written := _written(lakehouse, input_.producer, input_.table, position.version)) is not None
         },
-        left_out=sum(one.left_out for one in taken.values()),
+        left_out=sum(taken_events.left_out for taken_events in taken.values()),
     )
 
 
 def _written(lakehouse: Lakehouse, producer: str, table: str, version: int) -> int | None:
     """Return the rows that a job has written to a table up to a version, by its journal; None if it has no record of that."""
     live = live_generation(lakehouse, producer)
-    done = live.journal.last_done() if live else None
-    if live is None or done is None:
+    last = live.journal.last_done() if live else None
+    if live is None or last is None:
         return None
     # The newest batch of the producer that this version of the table includes.
     taken = DeltaTable(str(live.table(table)), version=version).transaction_version(f"{live.identity}/{table}")
-    if done.last_written.get(table) != taken:
+    if last.last_written.get(table) != taken:
         # The producer has written more batches since.
-        done = None if taken is None else live.journal.done(taken)
-    return None if done is None else done.total_rows.get(table, 0)
+        last = None if taken is None else live.journal.done(taken)
+    return None if last is None else last.total_rows.get(table, 0)
 
 
 class _Taken(NamedTuple):
@@ -152,17 +154,17 @@ class _Taken(NamedTuple):
     events: int
 
 
-def _taken(one: Input, table: Place, later: Changes) -> _Taken:
+def _taken(input_: Input, table: Place, later: Changes) -> _Taken:
     # All rows, but for those that came later.
     rows = count_rows(table, later.position.version) - sum(file.rows for file in later.files)
-    if one.exploded is None and one.condition is None:
+    if input_.exploded is None and input_.condition is None:
         return _Taken(rows, 0, rows)
     parts = data_file_paths(table, later.position.version), [table / file.path for file in later.files]
-    wanted = one.taken.cast(pl.Int64).alias("events"), (~one.is_wanted).sum().cast(pl.Int64).alias("left_out")
+    wanted = input_.taken.cast(pl.Int64).alias("events"), (~input_.is_wanted).sum().cast(pl.Int64).alias("left_out")
     there, new = (scan_files(table, files).select(wanted).collect().row(0) for files in parts)
     events, left_out = there[0] - new[0], there[1] - new[1]
     # Rows less those for which the condition is false. Workers count rows for which it is true, so that a lost row is noticed.
-    return _Taken(rows, left_out, rows - left_out if one.exploded is None else events)
+    return _Taken(rows, left_out, rows - left_out if input_.exploded is None else events)
 
 
 def assert_nothing_lost(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
@@ -192,9 +194,9 @@ def assert_nothing_lost(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
 def input_differences(counts: Conservation) -> str:
     """Describe the inputs whose counts differ; empty if none do."""
     differ = [
-        f"{name}: {read:,} read and {reached:,} journalled"
-        for name, (read, reached) in counts.by_input.items()
-        if read != reached
+        f"{name}: {read:,} read and {counted_there:,} journalled"
+        for name, (read, counted_there) in counts.by_input.items()
+        if read != counted_there
     ]
     differ += [
         f"{name}: {in_table:,} in its table and {written:,} written by its job"
@@ -226,8 +228,8 @@ def _check_files(
 
 def events_in_table(table: Place, name: str, job: KeyedJob, version: int) -> int:
     """Return the number of a job's events in the rows of a table at a version (`KeyedJob.counted_in`)."""
-    of_table = [one for one in job.inputs.values() if one.table == name and one.conserved]
-    if all(one.exploded is None and one.condition is None for one in of_table):
+    of_table = [input_ for input_ in job.inputs.values() if input_.table == name and input_.conserved]
+    if all(input_.exploded is None and input_.condition is None for input_ in of_table):
         return count_rows(table, version) * len(of_table)
     rows = scan_files(table, data_file_paths(table, version))
     return int(rows.select(job.counted_in(name)).collect().item() or 0)
@@ -242,9 +244,9 @@ def _count_results(generation: Generation, job: KeyedJob, at: ConsistentSnapshot
             if not table.counts_written
         }
     )
-    manifests = map(Manifest.unpack, read_manifests(generation.manifests, files_of(at.done)).values())
+    manifests = map(Manifest.unpack, read_manifests(generation.manifests, files_of(at.record)).values())
     columns = job.state.events.meta.root_names()
-    reads = (read for one in manifests for read in partition_reads(one, generation.parts, columns))
+    reads = (read for manifest in manifests for read in partition_reads(manifest, generation.parts, columns))
     counts[_STATE] = sum(in_threads(partial(_counted, read, job.state.events) for read in reads))
     return counts
 

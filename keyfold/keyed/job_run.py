@@ -215,8 +215,8 @@ class _Run:
 
     def _totals(self) -> Counts:
         """Return the counts of the generation so far."""
-        done = self._journal.last_done()
-        return done.totals if done else Counts(rows={table.name: 0 for table in self.job.tables})
+        last = self._journal.last_done()
+        return last.totals if last else Counts(rows={table.name: 0 for table in self.job.tables})
 
     def _plan(self, bounds: RunBounds) -> PlannedRun:
         """Plan the new events, and write the plans to the journal."""
@@ -224,10 +224,10 @@ class _Run:
         # Before the tables: rows that are committed in between would otherwise be late.
         produced = produced_until(self.lakehouse, self.job)
         # Earlier plans are finished when a run plans again, so their lookups may be deleted.
-        done, lookups = self._journal.last_done(), self._lookups.plan()
+        last, lookups = self._journal.last_done(), self._lookups.plan()
         # A continuous run writes the clock file only when there is nothing to plan: the last plan's clock may be newer.
         clock = self._clock or self.generation.clock()
-        planned = plan_run(self.job, tables, done, clock, read_clock(), bounds, lookups, produced)
+        planned = plan_run(self.job, tables, last, clock, read_clock(), bounds, lookups, produced)
         self._clock = planned.clock
         self._warnings |= dict.fromkeys(planned.warnings)
         if planned.plans:
@@ -240,9 +240,9 @@ class _Run:
 
 def watermark(generation: Generation) -> datetime | None:
     """Return the watermark of a generation; None before any event."""
-    done = generation.journal.last_done()
-    if done is None:
+    last = generation.journal.last_done()
+    if last is None:
         return None
     clock = generation.clock()
     # A run without batches advances the clock record only; a crash before it is written leaves it behind the commit record.
-    return max(done.watermark, clock.watermark) if clock else done.watermark
+    return max(last.watermark, clock.watermark) if clock else last.watermark

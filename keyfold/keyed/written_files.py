@@ -9,8 +9,8 @@ from keyfold.storage.place import Place
 def last_batch(lakehouse: Lakehouse, job: str) -> int | None:
     """Return the newest batch of a job's live generation; None before the first."""
     live = live_generation(lakehouse, job)
-    done = live.journal.last_done() if live else None
-    return done.batch if done else None
+    last = live.journal.last_done() if live else None
+    return last.batch if last else None
 
 
 def files_written(
@@ -33,10 +33,10 @@ def files_written(
         return None
     written: dict[int, list[Place]] = {}
     for batch in range(since + 1, until + 1):
-        done = live.journal.done(batch)
-        if done is None:
+        record = live.journal.done(batch)
+        if record is None:
             return None
-        files = [live.table(table) / file.path for file in done.tables.get(table, ())]
+        files = [live.table(table) / file.path for file in record.tables.get(table, ())]
         # All or none: a part of a batch's rows could give a wrong result for the batch.
         if not all(file.exists() for file in files):
             return None

@@ -17,7 +17,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from keyfold.errors import IncompatibleState, Locked
 from keyfold.lakehouse.commits import make_durable, statistics_of
 from keyfold.lakehouse.data_files import STAGED
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.files import files_below, remove_tree, second_name, sync_folder
 from keyfold.lakehouse.paths import is_table
 from keyfold.lakehouse.positions import moved_to, moving, position_at
@@ -83,7 +83,7 @@ def replace_rows(source: Place, target: Place, taken: Mapping[str, int | None], 
     # Its own staged rows too, which commit records name.
     staged = (f"{STAGED}/{file.below}" for file in files_below(source / STAGED))
     _link(source, target, names | {path: path for path in staged})
-    reached("going live: files linked")
+    fail_point("going live: files linked")
     additions = _additions(delta, names)
     ends = [] if replaced is None else [Transaction(replaced, REPLACED)]
     numbers = [Transaction(application, number) for application, number in taken.items() if number is not None]

@@ -74,6 +74,6 @@ def _kill(point: str) -> None:
 act: Callable[[str], None] = _kill
 
 
-def reached(point: str) -> None:
+def fail_point(point: str) -> None:
     """Mark a fail point. Does nothing unless a test asks for it."""
     act(point)

@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from keyfold.errors import InvalidData
 from keyfold.lakehouse.commits import add_action, commit_once, has_taken
 from keyfold.lakehouse.data_files import WrittenFile, leaf_of
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.leaves import (
     HASH,
     HashOf,
@@ -94,7 +94,7 @@ def merge_files(
     check_one_row_per_key(f"{table}: batch {batch}", keys, rewriting.key)
     there = _files_of(delta, keys.select(rewriting.key), is_divided=hash_of is not None)
     outcomes = _rewrite(runners, rewriting, _tasks(rewriting, files, there, keys), keys)
-    reached("merge: rows written")
+    fail_point("merge: rows written")
     actions: list[AddAction | RemoveAction] = [add_action(one) for outcome in outcomes for one in outcome.written]
     sizes, now = {file.path: file.bytes for file in there}, time.time_ns() // 1_000_000
     # Each path once: several tasks may have rewritten rows of one file.

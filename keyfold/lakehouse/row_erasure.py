@@ -15,7 +15,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from keyfold.lakehouse.commits import NO_HOOKS, add_action
 from keyfold.lakehouse.data_files import write_data_file
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.files import read_json, sync_folder, write_json
 from keyfold.lakehouse.presence import named_files
 from keyfold.lakehouse.reading import scan_in_columns
@@ -66,11 +66,11 @@ def add_rows(table: Place, rows: pl.DataFrame, schema: pa.Schema, names: Sequenc
     if new:
         added[number + 1] = [names[at] for at in new]
         write_json(record, {str(at): ones for at, ones in added.items()})
-        reached("added: named")
+        fail_point("added: named")
         total = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) - len(new))
         actions: list[AddAction | RemoveAction] = [add_action(write_data_file(rows[new], table, schema))]
         _commit(delta, table, actions, [Transaction(_ADDITIONS, number := number + 1), total])
-        reached("added: committed")
+        fail_point("added: committed")
     return number
 
 
@@ -142,11 +142,11 @@ def change_rows(
         if left.height:
             actions.append(add_action(write_data_file(left, table, schema)))
     if actions:
-        reached("erasure: files written")
+        fail_point("erasure: files written")
         # The total is kept as a transaction number: it outlives the log entry.
         total = Transaction(_COUNTED, (delta.transaction_version(_COUNTED) or 0) + gone)
         _commit(delta, table, actions, [total, *([transaction] if transaction else ())])
-        reached("erasure: committed")
+        fail_point("erasure: committed")
     return gone
 
 

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 from keyfold.errors import Damaged, KeyfoldError
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.data_files import STAGED, WrittenFile
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.files import sync_folder
 from keyfold.maintenance.compaction import compact
 from keyfold.maintenance.readers import Reader, readers
@@ -78,7 +78,7 @@ def maintain(lakehouse: Lakehouse, table: MaintainedTable, retention: timedelta 
     path, written = table.path, table.written
     files_before = len(DeltaTable(str(path)).file_uris())
     compact(path, table.time)
-    reached("maintenance: files joined")
+    fail_point("maintenance: files joined")
     deleted, kept_for, obstacle = 0, None, None
     try:
         kept, kept_for, versions = _kept(lakehouse, table.name, path, retention)
@@ -88,7 +88,7 @@ def maintain(lakehouse: Lakehouse, table: MaintainedTable, retention: timedelta 
         retention = max(retention, kept)
     except (KeyfoldError, DeltaError) as error:
         obstacle = str(error)
-    reached("maintenance: files deleted")
+    fail_point("maintenance: files deleted")
     return Maintained(
         files_before=files_before,
         files_after=len(DeltaTable(str(path)).file_uris()),

@@ -14,7 +14,7 @@ from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.input_tables import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.runs.chains import downstream_of, held, in_order
 from keyfold.stream import Stream
 
@@ -102,9 +102,9 @@ def index_anew(lakehouse: Lakehouse, stream: Stream, events: pl.DataFrame, *, re
         if remain:
             new = write_segment(birth.segments, ids.take(ids.sorted_order()))
             live = merge_segments(birth.segments, [*live, new])
-        reached("index: ids written")
+        fail_point("index: ids written")
         journal.amend([], [done.model_copy(update={"segments": live})])
-        reached("index: amended")
+        fail_point("index: amended")
         sweep_segments(birth.segments, {one.name for one in live})
 
 

@@ -26,7 +26,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job_run import RunOptions, RunSummary
 from keyfold.keyed.plans.input_tables import has_read
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.reading import scan_table
 from keyfold.lakehouse.row_erasure import (
     POSITION,
@@ -125,7 +125,7 @@ def quarantine(
                 for job in readers:
                     if job not in behind and (live := live_generation(lakehouse, job.name)) is not None:
                         live.journal.withdraw()
-                reached("quarantine: plans withdrawn")
+                fail_point("quarantine: plans withdrawn")
                 _move(lakehouse, stream, chosen, author)
             if events.height or chosen.begun:
                 # So that the events may land again once they are right.
@@ -280,6 +280,6 @@ def _move(lakehouse: Lakehouse, stream: Stream, chosen: _Chosen, author: Author)
     )
     # First it is in both tables, so that it is never in neither. Each step is done once, also by a call that repeats it.
     number = add_rows(birth.tables["quarantine"], rejects, QUARANTINE, chosen.names)
-    reached("quarantine: in both tables")
+    fail_point("quarantine: in both tables")
     change_rows(birth.tables["events"], chosen.files, chosen.without, Transaction(_TAKEN, number))
-    reached("quarantine: taken out")
+    fail_point("quarantine: taken out")

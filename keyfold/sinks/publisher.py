@@ -28,7 +28,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.lakehouse import Lakehouse, is_table
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.reading import read_parquet
 from keyfold.lazy_names import from_extra
 from keyfold.secret_settings import parse_conf
@@ -200,7 +200,7 @@ def _send_new(
                 "journal no longer keeps; the table has these rows"
             )
         files = done.tables.get(table.name, ())
-        reached("sink: before")
+        fail_point("sink: before")
         digest = generation.journal.digest(done.batch) or ""
         rows += sender.send(
             done.batch, digest, (row for file in files for row in _rows(generation, job, table, file.path, encode()))

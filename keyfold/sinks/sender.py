@@ -8,7 +8,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.keyed.generation.generations import Generation
 from keyfold.lakehouse import read_json, write_json
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lazy_names import from_extra
 
 if TYPE_CHECKING:
@@ -102,14 +102,14 @@ class Sender:
             sent = TopicPartition(self._topic, 0, batch + 1, digest)
             group = self._group.consumer_group_metadata()
             _with_retries(lambda: self._producer.send_offsets_to_transaction([sent], group, TIMEOUT))
-            reached("sink: sent")
+            fail_point("sink: sent")
             _with_retries(lambda: self._producer.commit_transaction(TIMEOUT))
         except (KafkaException, KeyfoldError) as error:
             # An open transaction would block all readers of the topic until the next run or the broker ends it.
             if isinstance(error, KeyfoldError) or error.args[0].txn_requires_abort():
                 self._producer.abort_transaction(TIMEOUT)
             raise
-        reached("sink: committed")
+        fail_point("sink: committed")
         write_json(self._note, self._notes() | {self._key: Sent(batch, digest)})
         return count
 

@@ -48,7 +48,7 @@ class TestHarness:
         self.written = {table.name: empty(table.schema) for table in job.tables}
         self._passed_in, self._written_events = 0, 0
         self._reached = dict.fromkeys(job.inputs, BEGINNING)
-        self._lookups = {name: empty(one.columns) for name, one in job.lookups.items()}
+        self._lookups = {name: empty(lookup.columns) for name, lookup in job.lookups.items()}
 
     def batch(
         self,
@@ -80,8 +80,8 @@ class TestHarness:
         try:
             needed, others = parted(job, self.state, came, clock)
             called = call_step(job, needed, came, clock)
-            given = pl.concat([needed.select(job.key), came.select(job.key)])
-            strange = called.changed_keys(job).join(given, on=job.key, how="anti")
+            keys = pl.concat([needed.select(job.key), came.select(job.key)])
+            strange = called.changed_keys(job).join(keys, on=job.key, how="anti")
             if strange.height:
                 refuse_other_keys(job, strange)
         except Exception as error:
@@ -124,10 +124,10 @@ class TestHarness:
         """
         job, counted = self._job, self.counted()
         if sum(counted.values()) != self._passed_in:
-            where = ", ".join(f"{number:,} in {name}" for name, number in counted.items())
+            tables = ", ".join(f"{number:,} in {name}" for name, number in counted.items())
             raise AssertionError(
                 f"job {job.name}: {self._passed_in:,} events were passed in, and {sum(counted.values()):,} are counted "
-                f"({where}): the step loses or duplicates events, or `events` of its state or tables counts them wrongly"
+                f"({tables}): the step loses or duplicates events, or `events` of its state or tables counts them wrongly"
             )
 
     def counted(self) -> dict[str, int]:
@@ -154,9 +154,9 @@ def in_one_frame(job: KeyedJob, events: pl.DataFrame | Mapping[str, pl.DataFrame
         if len(job.inputs) > 1:
             return with_plain_floats(conform(events, job.columns, "events"))
         events = dict.fromkeys(job.inputs, events)
-    known = [*job.inputs, *job.lookups]
-    if strangers := events.keys() - set(known):
-        raise Misconfigured(f"job {job.name} has no input {', '.join(sorted(strangers))}; it has {', '.join(known)}")
+    names = [*job.inputs, *job.lookups]
+    if strangers := events.keys() - set(names):
+        raise Misconfigured(f"job {job.name} has no input {', '.join(sorted(strangers))}; it has {', '.join(names)}")
     kinds = polars_schema(job.columns)
     frames = [
         tagged(job.inputs, name, conform(as_read(job.inputs[name], frame), job.inputs[name].schema, "events"), kinds)
@@ -180,64 +180,68 @@ def parted(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: Cloc
     return needed, state.join(keys, on=job.key, how="anti", maintain_order="left")
 
 
-def as_read(one: Input, events: pl.DataFrame) -> pl.DataFrame:
+def as_read(input_: Input, events: pl.DataFrame) -> pl.DataFrame:
     """Return events of an input as its workers read them, from a frame with its columns or with those of the event table.
 
     The condition, the derived columns and the copies are applied if the frame has the columns that they need. Other columns
     of the event table are dropped. Events without their arrival arrive at their own time.
     """
-    made = {*one.derived, *one.computed}
-    is_read = _is_read(one, events, made)
+    derived_columns = {*input_.derived, *input_.computed}
+    is_read = _is_read(input_, events, derived_columns)
     # The condition is on stored rows, and not on what is combined of them.
-    is_stored = one.combine is None or not is_read
-    if one.condition is not None and is_stored and set(one.condition.meta.root_names()) <= set(events.columns):
-        events = events.filter(one.condition)
-    if (time := time_in(one, events)) != one.event_time and time in events.columns:
-        events = events.with_columns(pl.col(time).alias(one.event_time))
-    kinds = polars_schema(one.schema)
-    again = set[str]() if is_read else made.intersection(one.stream.event_schema.names)
-    events = _with_columns(events, {name: expression_of(how) for name, how in one.derived.items()}, kinds, again)
-    if one.exploded is not None and events.schema.get(column := one.exploded.column) != kinds[column]:
-        events = one.exploded.copies_of(events).with_columns(pl.col(column).cast(kinds[column]))
-    events = _with_columns(events, one.computed, kinds, again)
-    if INGESTED_AT in one.schema.names and INGESTED_AT not in events.columns and one.event_time in events.columns:
-        events = events.with_columns(pl.col(one.event_time).alias(INGESTED_AT))
-    if lacking := [name for name in one.schema.names if name not in events.columns]:
+    is_stored = input_.combine is None or not is_read
+    if input_.condition is not None and is_stored and set(input_.condition.meta.root_names()) <= set(events.columns):
+        events = events.filter(input_.condition)
+    if (time := time_in(input_, events)) != input_.event_time and time in events.columns:
+        events = events.with_columns(pl.col(time).alias(input_.event_time))
+    kinds = polars_schema(input_.schema)
+    again = set[str]() if is_read else derived_columns.intersection(input_.stream.event_schema.names)
+    events = _with_columns(
+        events, {name: expression_of(expression) for name, expression in input_.derived.items()}, kinds, again
+    )
+    if input_.exploded is not None and events.schema.get(column := input_.exploded.column) != kinds[column]:
+        events = input_.exploded.copies_of(events).with_columns(pl.col(column).cast(kinds[column]))
+    events = _with_columns(events, input_.computed, kinds, again)
+    if INGESTED_AT in input_.schema.names and INGESTED_AT not in events.columns and input_.event_time in events.columns:
+        events = events.with_columns(pl.col(input_.event_time).alias(INGESTED_AT))
+    if lacking := [name for name in input_.schema.names if name not in events.columns]:
         raise Misconfigured(
-            f"the events of {one.stream.name} lack {', '.join(lacking)}; the job reads {', '.join(one.schema.names)}"
+            f"the events of {input_.stream.name} lack {', '.join(lacking)}; the job reads {', '.join(input_.schema.names)}"
         )
-    surplus = {*one.stream.event_schema.names, *one.derived}.difference(one.schema.names)
+    surplus = {*input_.stream.event_schema.names, *input_.derived}.difference(input_.schema.names)
     return events.drop(surplus.intersection(events.columns))
 
 
-def _is_read(one: Input, events: pl.DataFrame, made: Collection[str]) -> bool:
+def _is_read(input_: Input, events: pl.DataFrame, derived_columns: Collection[str]) -> bool:
     """Return whether a frame has the columns of an input, and not those of the event table, some of which may have their names."""
-    table, given = set(one.stream.event_schema.names), set(events.columns)
-    if own := set(made).intersection(one.schema.names) - table:
-        return not own.isdisjoint(given)
-    return given == set(one.schema.names) != table
+    table, columns = set(input_.stream.event_schema.names), set(events.columns)
+    if own := set(derived_columns).intersection(input_.schema.names) - table:
+        return not own.isdisjoint(columns)
+    return columns == set(input_.schema.names) != table
 
 
 def _with_columns(
     events: pl.DataFrame, columns: Mapping[str, pl.Expr], kinds: Mapping[str, pl.DataType], again: Collection[str]
 ) -> pl.DataFrame:
     """Add the columns that the events do not have yet, and some `again`, as far as they have what these are computed of."""
-    made = {
-        name: how.cast(kinds[name]) if name in kinds else how
-        for name, how in columns.items()
+    derived = {
+        name: expression.cast(kinds[name]) if name in kinds else expression
+        for name, expression in columns.items()
         if (name in again or not (name in events.columns and name in kinds))
-        and set(how.meta.root_names()) <= set(events.columns)
+        and set(expression.meta.root_names()) <= set(events.columns)
     }
-    return events.with_columns(**made)
+    return events.with_columns(**derived)
 
 
-def time_in(one: Input, events: pl.DataFrame) -> str:
+def time_in(input_: Input, events: pl.DataFrame) -> str:
     """Return the column with the event's time in a frame with the columns of an input, or with those of its event table.
 
     A job that goes by arrival has another one in the event table, where the event's own time stands beside it.
     """
-    is_stored = one.stored_time in events.columns and not _is_read(one, events, {*one.derived, *one.computed})
-    return one.stored_time if is_stored or one.event_time not in events.columns else one.event_time
+    is_stored = input_.stored_time in events.columns and not _is_read(
+        input_, events, {*input_.derived, *input_.computed}
+    )
+    return input_.stored_time if is_stored or input_.event_time not in events.columns else input_.event_time
 
 
 def _times(job: KeyedJob, name: str, events: pl.DataFrame | Mapping[str, pl.DataFrame] | None) -> pl.Series | None:

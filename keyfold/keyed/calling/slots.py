@@ -96,7 +96,9 @@ def positions_of(slots: Slots, wanted: Slots) -> np.ndarray:
 
 def partitions_of(slots: Slots, partitions: int) -> list[int]:
     """Return the labels of the state partitions that have some slots."""
-    return [partition_labels(partitions)[one] for one in np.unique(key_groups_of(slots) % np.uint64(partitions))]
+    return [
+        partition_labels(partitions)[partition] for partition in np.unique(key_groups_of(slots) % np.uint64(partitions))
+    ]
 
 
 @cache

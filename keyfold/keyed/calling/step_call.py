@@ -56,8 +56,8 @@ def call_once(job: KeyedJob, state: pl.DataFrame, events: pl.DataFrame, clock: C
     """
     is_late = are_late(job.inputs, events, clock.previous_watermark)
     on_time, late = (events.filter(~is_late), events.filter(is_late)) if is_late.any() else (events, events.clear())
-    given = {**parted_by_input(job.inputs, on_time), **clock.lookups}
-    step = job.function(state, given if len(given) > 1 else on_time, clock)
+    inputs = {**parted_by_input(job.inputs, on_time), **clock.lookups}
+    step = job.function(state, inputs if len(inputs) > 1 else on_time, clock)
     _check_step(step)
     # A step that returns no output leaves the default, a frame without columns.
     output = step.output if step.output.width else empty(job.main.schema)

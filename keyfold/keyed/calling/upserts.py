@@ -32,8 +32,8 @@ def one_row_per_key(job: KeyedJob, called: Called, keys: pl.DataFrame) -> Called
                     f"the step writes rows without a value in {', '.join(lacking)} to {table.name}, which is in the table's key: "
                     "NULL equals nothing, so that no later row could replace them; fill it, or leave such rows out"
                 )
-            given = keys.cast({name: rows.schema[name] for name in job.key})
-            strange = rows.join(given, on=job.key, how="anti").height
+            typed_keys = keys.cast({name: rows.schema[name] for name in job.key})
+            strange = rows.join(typed_keys, on=job.key, how="anti").height
             if strange:
                 raise AnswerError(
                     f"the step writes {counted(strange, 'row')} of keys ({', '.join(job.key)}) that it was not given to "
@@ -57,7 +57,7 @@ def upserted(job: KeyedJob, table: str, before: pl.DataFrame, rows: pl.DataFrame
     Raises:
         InvalidData: several rows of an upsert table have one key.
     """
-    (declared,) = (one for one in job.tables if one.name == table)
+    (declared,) = (own_table for own_table in job.tables if own_table.name == table)
     if not declared.key:
         return pl.concat([before, rows])
     check_one_row_per_key(f"table {table}", rows, declared.key)

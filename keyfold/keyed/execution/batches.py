@@ -26,7 +26,7 @@ from keyfold.keyed.state_parts.manifest import NEVER
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import WrittenFile
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.runners import Runners
 from keyfold.runners.runner import OnBatches
 from keyfold.times import from_micros
@@ -95,13 +95,13 @@ class Batches:
         """Exchange the rows of a batch, write its changes and manifests, and return its commit record."""
         job, generation = self._job, self._generation
         self._began = began = time.monotonic()
-        reached("work: before")
+        fail_point("work: before")
         worked = self._exchange(plan, files_of(before))
-        reached("work: after")
+        fail_point("work: after")
         worked.files = write_changes(job, generation, plan, worked.files)
         changed = {label: manifest for label, manifest in worked.manifests.items() if manifest is not None}
         manifests = write_manifests(generation.manifests, plan.batch, changed) if changed else ""
-        reached("state: manifests written")
+        fail_point("state: manifests written")
         self.runner = self._runners.reason(plan.bytes)
         seconds = time.monotonic() - began
         return make_done(job, before, plan, worked, manifests, edited=self._edited, runner=self.runner, seconds=seconds)

@@ -109,12 +109,12 @@ def cut_rows(rows: pl.DataFrame, parts: np.ndarray, of_parts: int, handover: Han
     order = np.argsort(parts, kind="stable")
     counts = np.bincount(parts, minlength=of_parts)
     ends = np.cumsum(counts)
-    filled = [int(one) for one in np.flatnonzero(counts)]
+    filled = [int(part) for part in np.flatnonzero(counts)]
     if any(kind.is_nested() for kind in rows.dtypes):
         # A slice of a list column refers to all values of the column: encoding it would cost as much as the whole column.
-        return [(one, handover.pack(rows[order[ends[one] - counts[one] : ends[one]]])) for one in filled]
+        return [(part, handover.pack(rows[order[ends[part] - counts[part] : ends[part]]])) for part in filled]
     ordered = rows[order]
-    return [(one, handover.pack(ordered.slice(ends[one] - counts[one], counts[one]))) for one in filled]
+    return [(part, handover.pack(ordered.slice(ends[part] - counts[part], counts[part]))) for part in filled]
 
 
 def blobs(partitions: Iterable[int], sequences: list[int], payloads: list[bytes]) -> pa.RecordBatch:
@@ -123,8 +123,8 @@ def blobs(partitions: Iterable[int], sequences: list[int], payloads: list[bytes]
     ends = np.array([0, *accumulate(map(len, payloads))], np.int32)
     buffers = [[np.array(list(partitions), np.int32)], [np.array(sequences, np.int64)], [ends, b"".join(payloads)]]
     columns = [
-        pa.Array.from_buffers(kind, len(payloads), [None, *map(pa.py_buffer, one)])
-        for kind, one in zip(BLOBS.types, buffers, strict=True)
+        pa.Array.from_buffers(kind, len(payloads), [None, *map(pa.py_buffer, of_column)])
+        for kind, of_column in zip(BLOBS.types, buffers, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=BLOBS)
 

@@ -15,7 +15,7 @@ from keyfold.keyed.rows.hashing import key_hash
 from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.files import files_below, remove_tree
 from keyfold.lakehouse.leaves import HashOf
 from keyfold.lakehouse.merging import merge_files, rows_before
@@ -25,19 +25,19 @@ from keyfold.storage.place import Place
 from keyfold.times import BEGINNING
 
 
-def commit(runners: Runners, job: KeyedJob, generation: Generation, done: KeyedDone) -> None:
+def commit(runners: Runners, job: KeyedJob, generation: Generation, record: KeyedDone) -> None:
     """Commit every table of a batch; commits that exist are skipped."""
-    reached("commit: before")
+    fail_point("commit: before")
     for number, table in enumerate(job.tables):
         if number:
-            reached("commit: one table")
-        files, path = done.tables.get(table.name, ()), generation.table(table.name)
+            fail_point("commit: one table")
+        files, path = record.tables.get(table.name, ()), generation.table(table.name)
         application = f"{generation.identity}/{table.name}"
         if table.mode == "append":
-            append_files(path, files, application, done.batch)
+            append_files(path, files, application, record.batch)
         else:
-            merge_files(runners, path, files, table.key, application, done.batch, hash_of(table))
-    reached("commit: after")
+            merge_files(runners, path, files, table.key, application, record.batch, hash_of(table))
+    fail_point("commit: after")
 
 
 def hash_of(table: OutputTable) -> HashOf | None:
@@ -50,16 +50,16 @@ def hash_of(table: OutputTable) -> HashOf | None:
     return key_hash if is_hashable else None
 
 
-def forget(job: KeyedJob, generation: Generation, batch: int, kept: int) -> None:
+def forget(job: KeyedJob, generation: Generation, batch: int, retained: int) -> None:
     """Remove files that no later batch needs, after a batch is committed.
 
     Args:
         batch: the batch; its stored responses of external services are removed.
-        kept: number of batches whose staged upsert rows and state stay readable.
+        retained: number of batches whose staged upsert rows and state stay readable.
     """
     # Until a batch is committed it may be repeated, and the repeated batch must get the same responses.
     remove_tree(generation.responses / f"{batch:09d}", missing_ok=True)
-    oldest, before = generation.journal.done(batch - kept + 1), generation.journal.done(batch - kept)
+    oldest, before = generation.journal.done(batch - retained + 1), generation.journal.done(batch - retained)
     if oldest is None or before is None:
         return
     for table in job.tables:
@@ -73,18 +73,18 @@ def forget(job: KeyedJob, generation: Generation, batch: int, kept: int) -> None
         (generation.manifests / name).unlink(missing_ok=True)
 
 
-def remove_strays(generation: Generation, done: KeyedDone) -> None:
+def remove_strays(generation: Generation, record: KeyedDone) -> None:
     """Remove state that an earlier attempt at a committed batch wrote.
 
     Not before the batch is committed: a run that lost its lease may still commit its own attempt.
     """
-    own = {name for name in done.manifests if _batch_of(name) == done.batch}
-    new = {label: name for label, name in files_of(done).items() if name in own}
+    own = {name for name in record.manifests if _batch_of(name) == record.batch}
+    new = {label: name for label, name in files_of(record).items() if name in own}
     manifests = read_manifests(generation.manifests, new).values()
     # Parts of a batch are named by manifests of that batch, or of no batch.
-    named = own.union(*(Manifest.unpack(one).files for one in manifests))
+    named = own.union(*(Manifest.unpack(manifest).files for manifest in manifests))
     for file in [*files_below(generation.parts), *files_below(generation.manifests)]:
-        if _batch_of(file.path.name) == done.batch and file.path.name not in named:
+        if _batch_of(file.path.name) == record.batch and file.path.name not in named:
             file.path.unlink(missing_ok=True)
 
 
@@ -122,7 +122,7 @@ def write_changes(
                 written += [write_data_file(part, folder, schema) for part in changes.iter_slices(_ROWS_A_FILE)]
             if written:
                 with_changes[name] = written
-                reached("changes: written")
+                fail_point("changes: written")
     return with_changes
 
 
@@ -130,7 +130,7 @@ def _groups(staged: Sequence[WrittenFile]) -> Iterator[list[WrittenFile]]:
     """Divide a batch's files into groups that fit into memory. No two files of a batch have rows of the same key."""
     group: list[WrittenFile] = []
     for file in staged:
-        if group and sum(one.rows for one in group) + file.rows > _ROWS_A_FILE:
+        if group and sum(grouped.rows for grouped in group) + file.rows > _ROWS_A_FILE:
             yield group
             group = []
         group.append(file)

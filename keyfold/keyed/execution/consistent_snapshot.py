@@ -25,11 +25,11 @@ class ConsistentSnapshot:
     """The newest batch that is committed in journal and tables.
 
     Attributes:
-        done: its commit record.
+        record: its commit record.
         versions: versions of the job's tables at its end, by name.
     """
 
-    done: KeyedDone
+    record: KeyedDone
     versions: Mapping[str, int]
 
 
@@ -43,25 +43,25 @@ def consistent_snapshot(lakehouse: Lakehouse, job: KeyedJob, generation: Generat
     while True:
         # The lock before the record: if the run ended in between, an older record would look like one that was cut off.
         goes_on = is_held(lakehouse.job(job.name))
-        done = generation.journal.last_done()
-        if done is None:
+        last = generation.journal.last_done()
+        if last is None:
             return None
-        if _is_an_end(generation, done, goes_on=goes_on):
+        if _is_an_end(generation, last, goes_on=goes_on):
             tables = {table.name: DeltaTable(str(generation.table(table.name))) for table in job.tables}
             versions = {name: table.version() for name, table in tables.items()}
             # Delta commits follow their commit record: without a newer record, the versions are those of this batch.
             newest = generation.journal.last_done()
             has_all = has_taken_all(generation.journal, tables, generation.identity)
-            if newest is not None and newest.batch == done.batch and has_all:
-                return ConsistentSnapshot(done, versions)
+            if newest is not None and newest.batch == last.batch and has_all:
+                return ConsistentSnapshot(last, versions)
         # Without a running process, waiting does not help.
         if not goes_on or time.monotonic() > until:
             raise KeyfoldError(f"job {job.name}: its last run was cut off; run it again before counting its events")
         time.sleep(_LOOK)
 
 
-def _is_an_end(generation: Generation, done: KeyedDone, *, goes_on: bool) -> bool:
+def _is_an_end(generation: Generation, last: KeyedDone, *, goes_on: bool) -> bool:
     """Whether the input of a batch is read completely."""
     pending = generation.journal.pending()
     # A plan of a later run has changed nothing yet. Slices of one run share files, which are read after the last slice.
-    return not pending or (goes_on and pending[0].run > done.batch)
+    return not pending or (goes_on and pending[0].run > last.batch)

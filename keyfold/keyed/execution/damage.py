@@ -75,14 +75,14 @@ def _check_table(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place, c
 def _unread_files_gone(lakehouse: Lakehouse, job: KeyedJob, name: str, table: Place) -> list[str]:
     """List files that the live generation has not read yet and that do not exist."""
     generation = live_generation(lakehouse, job.name)
-    producer = next(one.producer for one in job.inputs.values() if one.table == name)
+    producer = next(input_.producer for input_ in job.inputs.values() if input_.table == name)
     # After a full refresh of the producer the table has other content, and the journal's files are not its files.
     if generation is None or generation.record.input_ids.get(name) != input_id(lakehouse, name, producer):
         return []
-    done, plans = generation.journal.last_done(), generation.journal.pending()
-    unread = {file.path for plan in plans for one in plan.inputs if one.table == name for file in one.files}
-    if done is not None and name in done.positions:
-        unread |= set(added_since(table, done.positions[name]))
+    last, plans = generation.journal.last_done(), generation.journal.pending()
+    unread = {file.path for plan in plans for input_ in plan.inputs if input_.table == name for file in input_.files}
+    if last is not None and name in last.positions:
+        unread |= set(added_since(table, last.positions[name]))
     return sorted(path for path in unread if not (table / path).exists())
 
 

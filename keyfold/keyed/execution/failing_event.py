@@ -72,14 +72,16 @@ def described_event(job: KeyedJob, event: FailingEvent) -> str:
     return described_row(job, job.inputs[name], event._replace(row=parts[name]))
 
 
-def described_row(job: KeyedJob, one: Input, event: FailingEvent) -> str:
+def described_row(job: KeyedJob, input_: Input, event: FailingEvent) -> str:
     """Return what an error says of an event of an input: what tells it apart, and how it is taken out of its stream."""
-    frame, stream = event.row, one.stream if isinstance(one.stream, Stream) else None
+    frame, stream = event.row, input_.stream if isinstance(input_.stream, Stream) else None
     ids = [column for column in (stream.event_id if stream else ()) if column in frame.columns]
-    shown = [column for column in dict.fromkeys([*ids, *job.key, one.event_time]) if column in frame.columns]
+    shown = [column for column in dict.fromkeys([*ids, *job.key, input_.event_time]) if column in frame.columns]
     private = job.private | set(stream.private if stream else ())
     values = masked(frame.select(shown), private).row(0, named=True)
-    text = f"it fails on the event of {one.table} with {', '.join(f'{key}={value}' for key, value in values.items())}"
+    text = (
+        f"it fails on the event of {input_.table} with {', '.join(f'{key}={value}' for key, value in values.items())}"
+    )
     text += ", and on others" if event.has_others else ""
     if stream is not None and not stream.event_id:
         return (

@@ -31,7 +31,7 @@ from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.plans.input_tables import input_ids, input_tables
 from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.lakehouse import Lakehouse, create_table, is_table
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.files import DamagedError, remove_tree, write_json_once
 from keyfold.lakehouse.paths import table_id
 from keyfold.runners import Runners
@@ -107,7 +107,7 @@ def fill(
     beginning = source.begin(job, generation)
     if beginning is None:
         return Filled(generation)
-    reached("fill: source ready")
+    fail_point("fill: source ready")
     _write_state(runners, lakehouse, job, generation, beginning, change, source.name)
     manifests = read_manifests(generation.manifests, files_of(generation.journal.last_done())).values()
     rows = sum(part.rows for packed in manifests for part in Manifest.unpack(packed).parts)
@@ -157,7 +157,7 @@ def _created(
         places[table.name] = lakehouse.live_table(table.name) if is_first else generation.aside(table.name)
         # Before the record: a folder without one is removed by the next run.
         create_table(places[table.name], table.schema, is_read_by_version=True)
-    reached("generation: tables made")
+    fail_point("generation: tables made")
     record = GenerationRecord(
         identity=uuid.uuid4().hex,
         job=job.name,
@@ -173,7 +173,7 @@ def _created(
         input_ids=input_ids(lakehouse, job),
     )
     write_json_once(folder / RECORD, record.model_dump(mode="json"))
-    reached("generation: created")
+    fail_point("generation: created")
     return Generation(folder, record, replacing)
 
 
@@ -231,4 +231,4 @@ def _write_state(
     # Ticks of the old generation advanced its watermark further than its last batch: windows that they closed stay closed.
     reached_by_ticks = max(watermark, before.watermark) if before else watermark
     generation.write_clock(ClockRecord(watermark=reached_by_ticks, processing_time=processing_time, reading=reading))
-    reached("fill: state written")
+    fail_point("fill: state written")

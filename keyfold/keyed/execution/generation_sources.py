@@ -22,7 +22,7 @@ from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.keyed.state_parts.part_reading import in_threads, partition_reads, unreadable
 from keyfold.lakehouse.carrying import carry_rows
 from keyfold.lakehouse.data_files import ROWS_A_GROUP
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.files import new_file
 from keyfold.lakehouse.positions import Position
 from keyfold.lakehouse.reading import count_rows, scan_parquet, scan_rows
@@ -107,49 +107,49 @@ class StateAfter:
 
     Attributes:
         generation: the other generation, which is not changed.
-        done: the commit record of its last batch.
+        record: the commit record of its last batch.
         changes: names the settings that change.
     """
 
     generation: Generation
-    done: KeyedDone
+    record: KeyedDone
     changes: str
     span = (None, None)
 
     @property
     def name(self) -> str:
         """Describes it, for messages."""
-        return f"job {self.generation.record.job}, {self.generation.name}, batch {self.done.batch}"
+        return f"job {self.generation.record.job}, {self.generation.name}, batch {self.record.batch}"
 
     @property
     def origin(self) -> Origin:
         """That of the other generation, with what was edited since."""
         first = self.generation.origin or Origin("", "", counts_inputs=True)
-        seeded = first.events_seeded + self.done.edited_events
-        what = f"{self.generation.name}, batch {self.done.batch}: {self.changes}"
-        return replace(first, how="move", what=what, events_seeded=seeded)
+        seeded = first.events_seeded + self.record.edited_events
+        subject = f"{self.generation.name}, batch {self.record.batch}: {self.changes}"
+        return replace(first, how="move", what=subject, events_seeded=seeded)
 
     def begin(self, job: KeyedJob, generation: Generation) -> Beginning:
         """Take the tables over."""
-        old, done = self.generation, self.done
+        old, record = self.generation, self.record
         table_rows = {
             table.name: carry_rows(old.table(table.name), generation.table(table.name))
             for table in job.tables
             if old.table(table.name).exists()
         }
-        reached("fill: tables carried")
+        fail_point("fill: tables carried")
         seed = Seed(
             origin=f"move of {self.origin.what}",
             state_rows=self.count_rows(),
-            state_bytes=done.state_bytes,
-            events=done.total_events,
-            rows={table.name: done.total_rows.get(table.name, 0) for table in job.tables},
-            by_input=done.total_by_input if self.origin.counts_inputs else {},
-            arrivals=done.arrivals,
-            written_events=done.written_events,
+            state_bytes=record.state_bytes,
+            events=record.total_events,
+            rows={table.name: record.total_rows.get(table.name, 0) for table in job.tables},
+            by_input=record.total_by_input if self.origin.counts_inputs else {},
+            arrivals=record.arrivals,
+            written_events=record.written_events,
         )
         # Continue the old clock: windows that it closed must not open again.
-        return Beginning(self._parts, seed, done.positions, done.watermark, done.times, old.clock(), table_rows)
+        return Beginning(self._parts, seed, record.positions, record.watermark, record.times, old.clock(), table_rows)
 
     def count_rows(self) -> int:
         """Return the number of rows of the state."""
@@ -164,7 +164,7 @@ class StateAfter:
     def _parts(self) -> "_StateParts":
         # Tasks need no more than these of a generation.
         old = self.generation
-        return _StateParts(self.name, old.manifests, files_of(self.done), old.parts)
+        return _StateParts(self.name, old.manifests, files_of(self.record), old.parts)
 
 
 @dataclass(frozen=True)

@@ -121,11 +121,11 @@ class PartitionOperator:
         due = state.due(clock.watermark, clock.processing_time)
         now, written_events = self._clock(clock), 0
         for needed in _calls(union(distinct(sorted_events.slots), due), sorted_events.slots, _rows_a_slot(old)):
-            kept, came = state.rows(needed), sorted_events.of(needed)
-            called, placed = self._call(needed, kept.drop(SLOT), came, now)
+            stored, came = state.rows(needed), sorted_events.of(needed)
+            called, placed = self._call(needed, stored.drop(SLOT), came, now)
             yield from called.tables.items()
             written_events += called.written_events
-            before, after, added = _changes(job, called, placed, kept, due)
+            before, after, added = _changes(job, called, placed, stored, due)
             change = count(after, job.state.events) - count(before, job.state.events)
             state.change(before, after, added, change + count(added, job.state.events))
         new = state.end()
@@ -161,10 +161,10 @@ class PartitionOperator:
                 group = str(key_groups_of(slots_of(job, sample))[0])
                 key = str(masked(sample.select(job.key), job.private).row(0, named=True))
             # A wrong answer is the fault of the step, whatever the event.
-            found = "" if isinstance(error, AnswerError) else self._failing_event(state, events, clock)
+            failing = "" if isinstance(error, AnswerError) else self._failing_event(state, events, clock)
             # With private columns, drop the cause: Spark's and Dagster's logs show all causes of an error.
             raise StepError(
-                f"{StepError.MARK}job {job.name}, key group {group}, a key of it {key}: {describe_error(error, job.private)}{found}"
+                f"{StepError.MARK}job {job.name}, key group {group}, a key of it {key}: {describe_error(error, job.private)}{failing}"
             ) from (None if job.private else error)
 
     def _failing_event(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> str:
@@ -201,14 +201,14 @@ class PartitionOperator:
 
 
 def _changes(
-    job: KeyedJob, called: Called, placed: pl.DataFrame, kept: pl.DataFrame, due: Slots
+    job: KeyedJob, called: Called, placed: pl.DataFrame, stored: pl.DataFrame, due: Slots
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Return the changes of state by a step: rows that are replaced, their replacements, and rows that are added."""
     if called.dropped is None:
-        return kept, placed, placed.clear()
+        return stored, placed, placed.clear()
     # Write due rows again, even if they are unchanged: parts do not track timers that have passed.
     rewritten = union(distinct(np.sort(slots_of(job, called.dropped))), due)
-    before = kept.filter(are_among(kept[SLOT].to_numpy(), rewritten))
+    before = stored.filter(are_among(stored[SLOT].to_numpy(), rewritten))
     is_after = are_among(placed[SLOT].to_numpy(), rewritten)
     after = called._replace(state=placed.filter(is_after)).state_after(job, before)
     return before, after.sort(SLOT, maintain_order=True), placed.filter(~is_after)

@@ -90,7 +90,7 @@ def read_slices(
         if not numbers:
             return
         # Made in the worker: expressions with the hash refer to a plug-in file, whose path on the driver may be another.
-        readers = {name: _reader(job, name, one) for name, one in job.inputs.items()}
+        readers = {name: _reader(job, name, input_) for name, input_ in job.inputs.items()}
         split = _splitter(job, labels, handover)
         plan = Journal(journal, KeyedPlan, Done).plan(numbers[0] // splits)
         if plan is None:
@@ -142,11 +142,11 @@ def _reader(
 ) -> Callable[[Unit, datetime | None, datetime | None], pl.DataFrame]:
     """Make the function that reads the rows of a unit that are in the slice, in the columns of the job's events."""
     wanted, of_all = polars_schema(declared.schema), polars_schema(job.columns)
-    derived = {column: expression_of(how) for column, how in declared.derived.items()}
+    derived = {column: expression_of(expression) for column, expression in declared.derived.items()}
     explode = declared.exploded
     # Columns that are not stored, and below the stored ones that they are computed from.
-    made = {*derived, *declared.computed, *([explode.column] if explode is not None else [])}
-    stored = {column: kind for column, kind in wanted.items() if column not in made}
+    new_columns = {*derived, *declared.computed, *([explode.column] if explode is not None else [])}
+    stored = {column: kind for column, kind in wanted.items() if column not in new_columns}
     roots, remedy = declared.roots, ""
     if explode is not None:
         remedy = f", or give `explode` the key of an event without a {explode.column} (`otherwise`)"
@@ -184,11 +184,11 @@ def _reader(
         try:
             frame = computed(frame)
         except pl.exceptions.PolarsError as error:
-            found = failing_event(lambda rows: _fails(computed, rows), frame)
-            where = f"; {described_row(job, declared, found)}" if found else ""
+            failing = failing_event(lambda rows: _fails(computed, rows), frame)
+            row_text = f"; {described_row(job, declared, failing)}" if failing else ""
             raise InvalidData(
                 f"job {job.name}: a column of its events cannot be computed from {unit.path}: "
-                f"{describe_error(error, job.private)}{where}"
+                f"{describe_error(error, job.private)}{row_text}"
             ) from (None if job.private else error)
         # A NULL key has no hash, and an event without a time is in no slice.
         if without := [name for name in never_null if frame[name].null_count()]:

@@ -21,7 +21,7 @@ from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.merging import check_one_row_per_key
 from keyfold.privacy import errors_without_values
 from keyfold.runners.runner import OnBatches
@@ -99,7 +99,7 @@ def work_on_partitions(
                 sizes[name] = 0, 0
         for name, frames in waiting.items():
             yield _row(name, _write(tables[name], folders[name], frames).model_dump())
-        reached("work: files written")
+        fail_point("work: files written")
         for label, manifest in result.manifests.items():
             yield _row(MANIFEST, label, manifest)
         yield _row(REPORT, {"report": result.report._asdict(), "dropped": result.dropped})

@@ -130,7 +130,7 @@ def changed_state(job: KeyedJob, generation: Generation, slots: Slots, change: C
         batch = plan.batch
 
         def read_slots(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            numbers = [number for one in batches for number in one.column(0).to_pylist()]
+            numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
             if batch * splits in numbers:
                 of_partition = partition_numbers(slots, len(labels))
                 frames = (pl.DataFrame({SLOT: slots[of_partition == number]}) for number in range(len(labels)))

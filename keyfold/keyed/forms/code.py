@@ -95,7 +95,7 @@ class _Reader:
 
     def _callable(self, value: Any) -> Any:
         if isinstance(value, partial):
-            return ["partial", *(self.form(one) for one in (value.func, list(value.args), value.keywords))]
+            return ["partial", *(self.form(part) for part in (value.func, list(value.args), value.keywords))]
         if isinstance(value, MethodType):
             return ["method", value.__name__, self.form(value.__self__), self.form(value.__func__)]
         if not isinstance(value, type) and hasattr(value, "__wrapped__"):
@@ -116,7 +116,7 @@ class _Reader:
             body: Any = [
                 "bytecode",
                 code.co_code.hex(),
-                [repr(one) for one in code.co_consts if type(one) is not type(code)],
+                [repr(constant) for constant in code.co_consts if type(constant) is not type(code)],
             ]
         else:
             plain = stripped(tree)
@@ -128,7 +128,7 @@ class _Reader:
             "function",
             body,
             {name: self._constant(name, cell.cell_contents) for name, cell in closed.items() if _has_content(cell)},
-            [self.form(one) for one in function.__defaults__ or ()],
+            [self.form(default) for default in function.__defaults__ or ()],
             self.form(function.__kwdefaults__),
             self._used(names, {**function.__globals__, **imported}, set(code.co_varnames) - imported.keys()),
         ]
@@ -138,12 +138,12 @@ class _Reader:
         if tree is None:
             return [
                 "class",
-                {name: self.form(one) for name, one in vars(kind).items() if isinstance(one, FunctionType)},
+                {name: self.form(method) for name, method in vars(kind).items() if isinstance(method, FunctionType)},
             ]
         plain = stripped(tree)
         self._record(kind.__name__, text_of(plain))
         variables = vars(sys.modules[kind.__module__])
-        bases = [self.form(one) for one in kind.__bases__ if one is not object]
+        bases = [self.form(base) for base in kind.__bases__ if base is not object]
         return ["class", normalized(plain), bases, self._used([*names_in(plain)], variables, set())]
 
     def _used(self, names: list[tuple[str, ...]], variables: Mapping[str, Any], local: set[str]) -> dict[str, Any]:
@@ -198,13 +198,13 @@ class _Reader:
             (pl.Expr, lambda value: ["expression", expression_tree(value, lambda _: ""), self._of_expression(value)]),
             (Enum, lambda value: ["member", value.name]),
             (ModuleType, lambda value: ["module", "" if self._is_own_module(value) else value.__name__]),
-            (Mapping, lambda value: ["mapping", self._sorted([[key, one] for key, one in value.items()])]),
+            (Mapping, lambda value: ["mapping", self._sorted([[key, item] for key, item in value.items()])]),
             ((set, frozenset), lambda value: ["set", self._sorted(value)]),
-            ((list, tuple), lambda value: ["sequence", [self.form(one) for one in value]]),
+            ((list, tuple), lambda value: ["sequence", [self.form(item) for item in value]]),
             ((bytes, bytearray), lambda value: ["bytes", bytes(value).hex()]),
             (np.ndarray, lambda value: ["array", str(value.dtype), value.shape, self.form(value.tolist())]),
             (pl.Series, lambda value: ["series", type_text(value.dtype), plain_values(value)]),
-            (pl.DataFrame, lambda value: ["frame", {one.name: self.form(one) for one in value.get_columns()}]),
+            (pl.DataFrame, lambda value: ["frame", {column.name: self.form(column) for column in value.get_columns()}]),
             (pl.DataType, lambda value: ["type", type_text(value)]),
             ((pa.Schema, pa.Field, pa.DataType), lambda value: ["arrow", str(value)]),
             (re.Pattern, lambda value: ["pattern", value.pattern, value.flags]),
@@ -212,14 +212,14 @@ class _Reader:
         )
 
     def _sorted(self, values: Iterable[Any]) -> list[Any]:
-        return sorted((self.form(one) for one in values), key=lambda form: json.dumps(form, sort_keys=True))
+        return sorted((self.form(item) for item in values), key=lambda form: json.dumps(form, sort_keys=True))
 
     def _other(self, value: Any) -> Any:
         if dataclasses.is_dataclass(value):
             fields = {
                 field.name: getattr(value, field.name, None) for field in dataclasses.fields(value) if field.compare
             }
-            return ["object", self.form(type(value)), {name: self.form(one) for name, one in fields.items()}]
+            return ["object", self.form(type(value)), {name: self.form(field) for name, field in fields.items()}]
         if type(value).__module__ in _BY_TEXT:
             return ["value", type(value).__name__, str(value)]
         return [
@@ -231,7 +231,7 @@ class _Reader:
     def _of_expression(self, expression: pl.Expr) -> list[Any]:
         functions: list[Any] = []
         expression_tree(expression, lambda function: functions.append(function) or "")
-        return [self.form(one) for one in functions]
+        return [self.form(function) for function in functions]
 
     def _is_own_module(self, value: Any) -> bool:
         return isinstance(value, ModuleType) and self._is_of_project_module(value.__name__)
@@ -261,7 +261,9 @@ def _state(value: Any) -> Any:
     if not isinstance(state, dict):
         return state
     return {
-        name: one for name, one in state.items() if not isinstance(getattr(type(value), name, None), cached_property)
+        name: field
+        for name, field in state.items()
+        if not isinstance(getattr(type(value), name, None), cached_property)
     }
 
 

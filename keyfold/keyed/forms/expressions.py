@@ -114,7 +114,7 @@ class _Translation:
 
     def _list(self, content: list[Any]) -> Any:
         """Translate a list, which may be the bytes of a Python function."""
-        if len(content) > _HEADER and all(type(one) is int and 0 <= one < 256 for one in content):
+        if len(content) > _HEADER and all(type(byte) is int and 0 <= byte < 256 for byte in content):
             stored = bytes(content)
             if token := re.search(rb"keyfold-function-(\d+)", stored):
                 # The part before has the type of what it returns, and whether it works row by row.
@@ -123,7 +123,7 @@ class _Translation:
             # A function that can be imported, by its name: Polars has pickled it a moment ago, here.
             if stored[0] == 0 and stored[_HEADER : _HEADER + 1] == pickle.PROTO:
                 return ["code", self._of_code(pickle.loads(stored[_HEADER:])), "", {}]  # noqa: S301
-        return [self.tree(one) for one in content]
+        return [self.tree(item) for item in content]
 
     def _literal(self, content: Any) -> Tree:
         kind: str
@@ -167,7 +167,7 @@ class _Translation:
 
     def _call(self, content: Any) -> Tree:
         name, options = _named(content["function"])
-        inputs = [self.tree(one) for one in content["input"]]
+        inputs = [self.tree(input_) for input_ in content["input"]]
         if name == "ffi_plugin":
             # A plugin by its package, since its path is of this machine.
             package = options["lib"].replace("\\", "/").rstrip("/").split("/")[-2]
@@ -180,9 +180,9 @@ class _Translation:
     def _over(self, content: Any) -> Tree:
         tree = {name: self.tree(value) for name, value in content.items()}
         if tree.get("order_by"):
-            by, how = tree["order_by"]
+            by, options = tree["order_by"]
             # Since Polars 2, it is stable.
-            tree["order_by"] = [by, {name: value for name, value in how.items() if name != "maintain_order"}]
+            tree["order_by"] = [by, {name: value for name, value in options.items() if name != "maintain_order"}]
         return ["over", tree]
 
 
@@ -214,7 +214,7 @@ def _series(stored: list[int]) -> pl.Series:
 
 def plain_values(series: pl.Series) -> list[Any]:
     """Return the values of a series as JSON: times, decimals and bytes as text, a float that is no number by its name."""
-    return [_plain(one) for one in series.to_list()]
+    return [_plain(item) for item in series.to_list()]
 
 
 def _plain(value: Any) -> Any:
@@ -223,9 +223,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, pl.Series):
         return plain_values(value)
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, bytes):
         return value.hex()
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
@@ -238,6 +238,6 @@ def _not_finite(expression: pl.Expr) -> list[float]:
         expression.meta.serialize(format="binary"),
         re.DOTALL,
     )
-    packed = [next(group for group in found.groups() if group is not None) for found in stored]
-    values = [struct.unpack(">d" if len(one) == 8 else ">f", one)[0] for one in packed]
+    packed = [next(group for group in match.groups() if group is not None) for match in stored]
+    values = [struct.unpack(">d" if len(bits) == 8 else ">f", bits)[0] for bits in packed]
     return [value for value in values if not math.isfinite(value)]

@@ -53,7 +53,7 @@ def text_of(form: Any) -> str:
 def _call_of_function(form: dict[str, Any]) -> str:
     name, arguments = form["of"]
     value = [text_of(arguments["value"])] if "value" in arguments else []
-    options = [f"{argument}={text_of(given)}" for argument, given in arguments.items() if argument != "value"]
+    options = [f"{argument}={text_of(form)}" for argument, form in arguments.items() if argument != "value"]
     return f"{name}({', '.join([*value, *options])})"
 
 
@@ -95,9 +95,11 @@ def _call(tree: Any) -> str:
     first, *others = [*map(_part, inputs)] or [""]
     if name == "not":
         return f"~{first}"
-    given = options.items() if isinstance(options, dict) else [("", options)]
+    arguments = options.items() if isinstance(options, dict) else [("", options)]
     more = [
-        f"{key}={_plain(value)}" if key else _plain(value) for key, value in given if value not in (None, False, {}, [])
+        f"{key}={_plain(value)}" if key else _plain(value)
+        for key, value in arguments
+        if value not in (None, False, {}, [])
     ]
     return f"{first}.{name}({', '.join([*others, *more])})" if first else f"{name}({', '.join(more)})"
 
@@ -164,15 +166,15 @@ def change_text(before: Any, after: Any) -> str:
         return f"{text_of(before)} is gone"
     if (lists := _changed_list(before, after)) is not None:
         old, new = lists
-        added, gone = [one for one in new if one not in old], [one for one in old if one not in new]
+        added, gone = [item for item in new if item not in old], [item for item in old if item not in new]
         effects = [f"added {_words(added)}"] if added else []
         effects += [f"removed {_words(gone)}"] if gone else []
         effects = effects or ["in another order, or another number of times"]
-        what = "a list of"
+        container = "a list of"
         match after["of"]:
             case ["call", "is_in", [of, _], _]:
-                what = f"{expression_text(of)} is one of"
-        return f"{what} {len(old):,} → {len(new):,} values ({'; '.join(effects)})"
+                container = f"{expression_text(of)} is one of"
+        return f"{container} {len(old):,} → {len(new):,} values ({'; '.join(effects)})"
     return f"{text_of(before)} → {text_of(after)}"
 
 
@@ -182,29 +184,27 @@ def _words(values: Sequence[Any]) -> str:
 
 def _changed_list(before: Any, after: Any) -> tuple[list[Any], list[Any]] | None:
     """Return the one list of values in which two expressions differ; None if they differ otherwise."""
-    if not all(isinstance(one, dict) and one.get("$") == "expression" for one in (before, after)):
+    if not all(isinstance(form, dict) and form.get("$") == "expression" for form in (before, after)):
         return None
-    found = [*_differing(before["of"], after["of"])]
-    if len(found) != 1:
+    pairs = [*_differing(before["of"], after["of"])]
+    if len(pairs) != 1:
         return None
-    one, other = found[0]
-    are_lists = all(
-        isinstance(node, list) and node[:1] == ["lit"] and isinstance(node[2], list) for node in (one, other)
-    )
-    return (one[2], other[2]) if are_lists else None
+    old, new = pairs[0]
+    are_lists = all(isinstance(node, list) and node[:1] == ["lit"] and isinstance(node[2], list) for node in (old, new))
+    return (old[2], new[2]) if are_lists else None
 
 
-def _differing(one: Any, other: Any) -> Any:
+def _differing(before: Any, after: Any) -> Any:
     """Yield the smallest parts of two trees that differ; a literal is one part."""
-    if one == other:
+    if before == after:
         return
-    is_literal = any(isinstance(node, list) and node[:1] == ["lit"] for node in (one, other))
-    if not is_literal and isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for pair in zip(one, other, strict=True):
+    is_literal = any(isinstance(node, list) and node[:1] == ["lit"] for node in (before, after))
+    if not is_literal and isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for pair in zip(before, after, strict=True):
             yield from _differing(*pair)
         return
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        for name in one:
-            yield from _differing(one[name], other[name])
+    if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
+        for name in before:
+            yield from _differing(before[name], after[name])
         return
-    yield one, other
+    yield before, after

@@ -48,7 +48,7 @@ def _class_in(module: ast.Module, of: type) -> ast.ClassDef | None:
     for name in of.__qualname__.split("."):
         if name == "<locals>":
             continue
-        within = [one for one in ast.walk(parts) if getattr(one, "name", None) == name]
+        within = [node for node in ast.walk(parts) if getattr(node, "name", None) == name]
         parts = next(iter(within), None)
         if parts is None:
             return None
@@ -58,17 +58,17 @@ def _class_in(module: ast.Module, of: type) -> ast.ClassDef | None:
 @lru_cache(maxsize=_KEPT)
 def _function_in(module: ast.Module, code: CodeType) -> Definition | None:
     candidates = [
-        one
-        for one in ast.walk(module)
-        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        and min(part.lineno for part in (one, *getattr(one, "decorator_list", ()))) == code.co_firstlineno
-        and getattr(one, "name", "<lambda>") == code.co_name
+        node
+        for node in ast.walk(module)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        and min(part.lineno for part in (node, *getattr(node, "decorator_list", ()))) == code.co_firstlineno
+        and getattr(node, "name", "<lambda>") == code.co_name
     ]
     if len(candidates) < 2:
         return next(iter(candidates), None)
     # Several lambdas in a line: the one within whose body all instructions are; what begins a function has no width.
     places = [place for place in code.co_positions() if None not in place and place[3]]
-    return next((one for one in candidates if all(_is_within(place, one) for place in places)), None)
+    return next((candidate for candidate in candidates if all(_is_within(place, candidate) for place in places)), None)
 
 
 def _is_within(place: tuple[Any, ...], definition: Any) -> bool:
@@ -129,7 +129,7 @@ _NOT_COUNTED = ("type_comment", "ctx", "kind", "type_params")
 
 def _dumped(node: Any, *, is_outermost: bool = False) -> Any:
     if isinstance(node, list):
-        return [_dumped(one) for one in node]
+        return [_dumped(item) for item in node]
     if not isinstance(node, ast.AST):
         return node if node is None or isinstance(node, str) else repr(node)
     if isinstance(node, ast.Constant):
@@ -172,15 +172,15 @@ def imports_in(definition: Definition) -> Iterator[tuple[str, str, int, str]]:
     """Yield what a definition imports itself: module, name in it (empty for the module), level of a relative import, and name here."""
     for node in ast.walk(definition):
         if isinstance(node, ast.ImportFrom):
-            yield from ((node.module or "", one.name, node.level, one.asname or one.name) for one in node.names)
+            yield from ((node.module or "", alias.name, node.level, alias.asname or alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):
             # Without `as`, the name is of the outermost package.
             yield from (
                 (
-                    one.name if one.asname else one.name.partition(".")[0],
+                    alias.name if alias.asname else alias.name.partition(".")[0],
                     "",
                     0,
-                    one.asname or one.name.partition(".")[0],
+                    alias.asname or alias.name.partition(".")[0],
                 )
-                for one in node.names
+                for alias in node.names
             )

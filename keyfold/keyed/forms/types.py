@@ -27,7 +27,8 @@ def type_text(kind: Any) -> str:
         return text(content) if text else f"{name.lower()}[{json.dumps(content, sort_keys=True)}]"
     if isinstance(kind, pl.DataType):
         text = next(
-            (text for of, text in _OF_POLARS.items() if isinstance(kind, of)), lambda one: type(one).__name__.lower()
+            (text for of, text in _OF_POLARS.items() if isinstance(kind, of)),
+            lambda polars_type: type(polars_type).__name__.lower(),
         )
         return text(kind)
     # A class of types stands for any of them.

@@ -92,7 +92,10 @@ class Forms:
             (Lookup, lambda _, value: {"key": list(value.key), "columns": columns_form(value.columns)}),
             (BaseModel, lambda label, value: self.of(label, value.model_dump())),
             (Mapping, self._mapping),
-            (Set, lambda label, value: _named("set", sorted((self.of(label, one) for one in value), key=text_to_sort))),
+            (
+                Set,
+                lambda label, value: _named("set", sorted((self.of(label, item) for item in value), key=text_to_sort)),
+            ),
         )
 
     def input(self, label: str, input_: Input) -> Form:
@@ -127,7 +130,7 @@ class Forms:
     def _mapping(self, label: str, value: Mapping[Any, Any]) -> Form:
         if all(isinstance(key, str) and key != "$" for key in value):
             return {key: self.of(f"{label}.{key}" if label else key, value[key]) for key in sorted(value)}
-        pairs = [[self.of(label, key), self.of(label, one)] for key, one in value.items()]
+        pairs = [[self.of(label, key), self.of(label, item)] for key, item in value.items()]
         return _named("mapping", sorted(pairs, key=text_to_sort))
 
     def _object(self, label: str, value: Any) -> Form:
@@ -135,7 +138,7 @@ class Forms:
             named = dict(zip(value._fields, value, strict=True))  # type: ignore[attr-defined]
             return {"$": type(value).__name__, **self._mapping(label, named)}
         if isinstance(value, Sequence):
-            return [self.of(label, one) for one in value]
+            return [self.of(label, item) for item in value]
         if isinstance(value, type) and issubclass(value, pl.DataType):
             return _named("type", type_text(value))
         own = value.func if isinstance(value, partial) else value
@@ -174,18 +177,18 @@ class Forms:
     def _fields(self, label: str, value: Any) -> Form:
         hints = _hints(type(value))
         form: dict[str, Any] = {"$": type(value).__name__}
-        for field in (one for one in fields(value) if one.init):
-            given, hint = getattr(value, field.name), hints.get(field.name)
+        for field in (declared for declared in fields(value) if declared.init):
+            content, hint = getattr(value, field.name), hints.get(field.name)
             if KEEPS_ORDER in field.metadata:
-                given = list(given.items())
-            one = self.of(f"{label}.{field.name}", given, hint)
-            if one != Forms().of("", _default_of(field), hint):
-                form[field.name] = one
+                content = list(content.items())
+            shown = self.of(f"{label}.{field.name}", content, hint)
+            if shown != Forms().of("", _default_of(field), hint):
+                form[field.name] = shown
         return form
 
     def _label_of(self, label: str) -> Callable[[Any], str]:
         def labelled(function: Any) -> str:
-            number = sum(one == label or one.startswith(f"{label} (") for one in self.functions)
+            number = sum(name == label or name.startswith(f"{label} (") for name in self.functions)
             unique = f"{label} ({number + 1})" if number else label
             self.functions[unique] = function
             return unique
@@ -226,7 +229,7 @@ def _alike(value: Any, hint: Any) -> Any:
         value = pl.col(value)
     if isinstance(value, timedelta) and Timeout in ways:
         value = Timeout(value)
-    if isinstance(value, str) and any(getattr(one, "__origin__", None) is Sequence for one in ways):
+    if isinstance(value, str) and any(getattr(way, "__origin__", None) is Sequence for way in ways):
         value = [value]
     if pa.Schema in ways and value is not None:
         with suppress(Misconfigured):

@@ -167,8 +167,8 @@ class KeyedPlan(Plan):
             return f"{self.seed.origin}: {counted(self.seed.state_rows, 'row')} of state; {watermark}"
         if self.edit:
             return self.edit
-        files = sum(len(one.files) for one in self.inputs)
-        names = ", ".join(f"{one.table} to version {one.position.version}" for one in self.inputs)
+        files = sum(len(input_.files) for input_ in self.inputs)
+        names = ", ".join(f"{input_.table} to version {input_.position.version}" for input_ in self.inputs)
         by = f" by {self.clock.advanced_by}" if self.clock.advanced_by else ""
         code = f"; {self.new_code}" if self.new_code else ""
         return f"{files} files of {names}; watermark to {self.clock.watermark:%Y-%m-%d %H:%M:%S}{by}{code}"

@@ -14,7 +14,7 @@ def configured_job(
     lakehouse: Lakehouse,
     declared: KeyedJob,
     mode: RunMode = NEW_EVENTS,
-    given: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
 ) -> KeyedJob:
     """Build the job of a run. Parameters that are not given are those of the live generation, or the defaults in a refresh.
 
@@ -28,7 +28,7 @@ def configured_job(
         >>> configured_job(Lakehouse("~/lakehouse"), RIDE_SUMMARIES).name
         'ride_summaries'
     """
-    if declared.model is None and not given:
+    if declared.model is None and not parameters:
         return declared
     built_with = {}
     if declared.model is not None:
@@ -36,9 +36,9 @@ def configured_job(
         built_with = {name: value for name, value in declared.parameters.items() if value != default.get(name)}
     live = live_parameters(lakehouse, declared.name, mode)
     # A job that was built with these parameters, as the command does, is not built again.
-    if not given and (live is None or {**live, **built_with} == dict(declared.parameters)):
+    if not parameters and (live is None or {**live, **built_with} == dict(declared.parameters)):
         return declared
-    return build_job(declared, {**built_with, **(given or {})}, live)
+    return build_job(declared, {**built_with, **(parameters or {})}, live)
 
 
 def live_parameters(lakehouse: Lakehouse, job: str, mode: RunMode = NEW_EVENTS) -> Mapping[str, Any] | None:

@@ -63,18 +63,18 @@ def _may_differ(difference: Difference, job: KeyedJob) -> bool:
     return difference.is_free
 
 
-def agreeing_tables(generation: Generation, where: str, remedy: str) -> tuple[dict[str, DeltaTable], bool]:
+def agreeing_tables(generation: Generation, subject: str, remedy: str) -> tuple[dict[str, DeltaTable], bool]:
     """Check that a generation's tables agree with its journal; returns them, and whether they have all commits of the last batch.
 
     Args:
-        where: describes the generation, for messages.
+        subject: describes the generation, for messages.
         remedy: what to do if they do not agree.
 
     Raises:
         KeyfoldError: a table is gone or is another one, or does not have the batches that the journal has committed.
     """
     tables = {name: generation.table(name) for name in generation.record.table_ids}
-    opened = check_tables(generation.journal, tables, generation.ids, generation.identity, where, remedy)
+    opened = check_tables(generation.journal, tables, generation.ids, generation.identity, subject, remedy)
     return opened, has_taken_all(generation.journal, opened, generation.identity)
 
 
@@ -84,18 +84,18 @@ def complete_batch(generation: Generation) -> KeyedDone:
     Raises:
         KeyfoldError: it has no batch, its last run was interrupted, or a table is gone or does not agree with the journal.
     """
-    job, done = generation.record.job, generation.journal.last_done()
-    where, run = f"job {job}, {generation.name}", f"run the job once first: `keyfold run {job}`"
-    if done is None:
-        raise NotFound(f"{where}: no batch is done yet; {run}")
+    job, last = generation.record.job, generation.journal.last_done()
+    subject, run = f"job {job}, {generation.name}", f"run the job once first: `keyfold run {job}`"
+    if last is None:
+        raise NotFound(f"{subject}: no batch is done yet; {run}")
     # An edit that was cut off has changed nothing.
     if any(not plan.edit for plan in generation.journal.pending()):
-        raise KeyfoldError(f"{where}: its last run was cut off; {run}")
+        raise KeyfoldError(f"{subject}: its last run was cut off; {run}")
     # Without this check, the rows of a missing table would be lost silently.
-    if not agreeing_tables(generation, where, f"start over: `keyfold run {job} --full-refresh`")[1]:
+    if not agreeing_tables(generation, subject, f"start over: `keyfold run {job} --full-refresh`")[1]:
         # A run makes the missing commits from the commit record. Here their rows would be lost.
-        raise KeyfoldError(f"{where}: a table lacks its last batch, which the next run commits; {run}")
-    return done
+        raise KeyfoldError(f"{subject}: a table lacks its last batch, which the next run commits; {run}")
+    return last
 
 
 def code_of_generation(generation: Generation) -> CodeRecord:
@@ -118,8 +118,8 @@ def record_code(generation: Generation, code: Mapping[str, FunctionCode]) -> str
 
     The caller must hold the job's lock.
     """
-    done, last = generation.journal.last_done(), code_of_generation(generation)
-    following = done.batch + 1 if done else 0
+    last_record, last = generation.journal.last_done(), code_of_generation(generation)
+    following = last_record.batch + 1 if last_record else 0
     changed = code_differences(last.code, code)
     if changed:
         last = CodeRecord(since=following, code=dict(code), change="; ".join(map(str, changed)))

@@ -104,8 +104,8 @@ def declaration_of(job: KeyedJob) -> Declaration:
     return Declaration(
         operator=job.operator.name if job.operator else "",
         arguments=arguments,
-        inputs={name: _as_read(one) for name, one in job.inputs.items()},
-        lookups={name: forms.of(name, one) for name, one in job.lookups.items()},
+        inputs={name: _as_read(input_) for name, input_ in job.inputs.items()},
+        lookups={name: forms.of(name, lookup) for name, lookup in job.lookups.items()},
         contents=dict(job.contents),
         key=job.key,
         key_groups=job.key_groups,
@@ -113,29 +113,32 @@ def declaration_of(job: KeyedJob) -> Declaration:
         events=columns_form(job.columns),
         state=StateDeclaration(columns=columns_form(job.state.schema), version=job.state.version),
         tables={
-            one.name: TableDeclaration(mode=one.mode, key=one.key, columns=columns_form(one.schema))
-            for one in job.tables
+            table.name: TableDeclaration(mode=table.mode, key=table.key, columns=columns_form(table.schema))
+            for table in job.tables
         },
-        code={label: FunctionCode(digest=one.digest, parts=dict(one.parts)) for label, one in code.items()},
+        code={
+            label: FunctionCode(digest=function_code.digest, parts=dict(function_code.parts))
+            for label, function_code in code.items()
+        },
     )
 
 
 def _of_operator(job: KeyedJob, forms: Forms) -> dict[str, Form]:
     assert job.operator is not None  # noqa: S101 - the caller has looked
     hints = job.operator.hints
-    given = {name: one for name, one in job.operator.arguments.items() if name not in _SETTINGS_OF_JOBS}
-    return {name: forms.of(name, value, hints.get(name)) for name, value in given.items()}
+    arguments = {name: argument for name, argument in job.operator.arguments.items() if name not in _SETTINGS_OF_JOBS}
+    return {name: forms.of(name, value, hints.get(name)) for name, value in arguments.items()}
 
 
 def _of_step(job: KeyedJob, forms: Forms) -> dict[str, Form]:
     own = {"events": job.state.events, "one_per_key": job.state.one_per_key}
     return {
-        "inputs": {name: forms.input(name, one) for name, one in job.inputs.items()},
+        "inputs": {name: forms.input(name, input_) for name, input_ in job.inputs.items()},
         "state": {name: forms.of(f"state.{name}", value) for name, value in own.items()},
         "step": forms.of("step", job.step),
         "tables": {
-            one.name: {"events": forms.of(f"{one.name}.events", one.events), "changes": one.changes}
-            for one in job.own_tables
+            table.name: {"events": forms.of(f"{table.name}.events", table.events), "changes": table.changes}
+            for table in job.own_tables
         },
     }
 

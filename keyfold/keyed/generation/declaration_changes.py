@@ -131,9 +131,9 @@ def _defaults(job: KeyedJob) -> dict[str, Form]:
         return {}
     parameters, hints = inspect.signature(job.operator.function).parameters, job.operator.hints
     return {
-        name: Forms().of(name, one.default, hints.get(name))
-        for name, one in parameters.items()
-        if one.default is not one.empty
+        name: Forms().of(name, parameter.default, hints.get(name))
+        for name, parameter in parameters.items()
+        if parameter.default is not parameter.empty
     }
 
 
@@ -158,7 +158,7 @@ _DURATIONS = TypeAdapter(timedelta)
 
 def _plain(value: Any) -> Form:
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if hasattr(value, "model_dump"):
         dumped = value.model_dump(mode="json")
         return {**dumped, "columns": _columns(dumped["columns"])} if "columns" in dumped else dumped
@@ -221,7 +221,7 @@ def _word(part: str) -> str:
 
 
 def _change(before: Form, after: Form) -> str:
-    if all(isinstance(one, dict) and one.get("$") == "columns" for one in (before, after)):
+    if all(isinstance(form, dict) and form.get("$") == "columns" for form in (before, after)):
         old, new = before["of"], after["of"]
         effects = [f"{name} is new" for name in new if name not in old]
         effects += [f"{name} is gone" for name in old if name not in new]

@@ -87,14 +87,14 @@ def read_record(file: Place, remedy: str = "") -> GenerationRecord:
         FileNotFoundError: there is no such file.
     """
     content = read_json(file, remedy)
-    known = content if content.get("format") == FORMAT else _of_every_version(content)
+    fields = content if content.get("format") == FORMAT else _of_every_version(content)
     try:
-        return GenerationRecord.model_validate(known)
+        return GenerationRecord.model_validate(fields)
     except ValidationError as error:
         fault = error.errors()[0]
-        where = ".".join(map(str, fault["loc"]))
+        path = ".".join(map(str, fault["loc"]))
         raise DamagedError(
-            f"{file} is damaged: {where}: {fault['msg']}; restore it from a backup{f', or {remedy}' if remedy else ''}"
+            f"{file} is damaged: {path}: {fault['msg']}; restore it from a backup{f', or {remedy}' if remedy else ''}"
         ) from None
 
 

@@ -131,11 +131,11 @@ def all_generations(lakehouse: Lakehouse, job: str = "*") -> list[Generation]:
 
 def tables_of_no_job(lakehouse: Lakehouse) -> list[Place]:
     """Return the tables at addresses that no generation has: the folder of their job is lost, or was removed."""
-    made = {name for one in all_generations(lakehouse) for name in one.record.table_ids}
+    names = {name for generation in all_generations(lakehouse) for name in generation.record.table_ids}
     tables = (
         table
         for table in sorted(lakehouse.home.glob("tables/*"))
-        if table.name not in made and table.is_dir() and is_table(table)
+        if table.name not in names and table.is_dir() and is_table(table)
     )
     # Without a batch, a start has made it, and its record comes next.
     return [table for table in tables if newest_version(table) > 0]
@@ -153,10 +153,10 @@ def live_generation(lakehouse: Lakehouse, job: str) -> Generation | None:
         if begun := _begun(lakehouse.job(job)):
             _check_format(lakehouse, job, begun[-1])
             others = {folder.name: _begun(folder) for folder in lakehouse.home.glob("jobs/*")}
-            content = written_by_hand(lakehouse, {one: found[-1].name for one, found in others.items() if found})
+            content = written_by_hand(lakehouse, {job: of_job[-1].name for job, of_job in others.items() if of_job})
             raise Damaged(
                 f"job {job}: {record} is {'damaged' if record.exists() else 'lost'}, while "
-                f"{', '.join(one.name for one in begun)} exists; restore it, or write {content} to it, or start over with "
+                f"{', '.join(generation.name for generation in begun)} exists; restore it, or write {content} to it, or start over with "
                 "--full-refresh"
             )
         return None
@@ -209,11 +209,11 @@ def next_folder(lakehouse: Lakehouse, job: str) -> tuple[Place, Entry | None]:
     live = entry.generation if entry else None
     folders = sorted(lakehouse.job(job).glob("generation-*"))
     # Keep the predecessor: its state can be read, and what was decided about its tables may have to be finished.
-    kept = [folder.name for folder in folders if live is not None and folder.name <= live][-2:]
+    retained = [folder.name for folder in folders if live is not None and folder.name <= live][-2:]
     dead = [
         folder
         for folder in folders
-        if folder.name not in kept
+        if folder.name not in retained
         and not (live is None and any(folder.glob("journal/*.done.json")))
         and not waits_to_go_live(folder, live)
     ]
@@ -245,5 +245,5 @@ def waits_to_go_live(folder: Place, live: str | None) -> bool:
 
 def _begun(folder: Place) -> list[Place]:
     """Return the generations in a job's folder that have a batch, oldest first."""
-    found = sorted(one for one in folder.glob("generation-*") if (one / RECORD).exists())
-    return [one for one in found if any(one.glob("journal/*.done.json"))]
+    created = sorted(generation for generation in folder.glob("generation-*") if (generation / RECORD).exists())
+    return [generation for generation in created if any(generation.glob("journal/*.done.json"))]

@@ -12,7 +12,7 @@ from keyfold.keyed.generation.generations import FIRST_ENTRY, Generation
 from keyfold.keyed.generation.live_record import Entry, changing_live, live_entry
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.carrying import replace_rows
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.files import DamagedError, move_tree, remove_tree
 from keyfold.lakehouse.presence import is_damaged
 from keyfold.lakehouse.table_features import is_replaceable
@@ -29,7 +29,7 @@ def go_live(lakehouse: Lakehouse, *generations: Generation) -> None:
     jobs = [generation.record.job for generation in generations]
     for job in jobs:
         finish_going_live(lakehouse, job)
-    reached("generation: before it goes live")
+    fail_point("generation: before it goes live")
     with changing_live(lakehouse) as entries:
         for job, generation in zip(jobs, generations, strict=True):
             before = entries.get(job)
@@ -40,10 +40,10 @@ def go_live(lakehouse: Lakehouse, *generations: Generation) -> None:
                 )
             replaced = before.generation if before and before.generation != generation.name else None
             entries[job] = Entry(generation=generation.name, replaces=replaced)
-    reached("generation: live")
+    fail_point("generation: live")
     for generation in generations:
         finish_going_live(lakehouse, generation.record.job)
-        reached("going live: one job")
+        fail_point("going live: one job")
 
 
 def finish_going_live(lakehouse: Lakehouse, job: str) -> None:
@@ -61,8 +61,8 @@ def finish_going_live(lakehouse: Lakehouse, job: str) -> None:
             if is_damaged(lakehouse.live_table(name)) or not is_replaceable(lakehouse.live_table(name)):
                 # No commit can replace it. It goes away with the generation that wrote it.
                 _move(lakehouse.live_table(name), replaced.folder if replaced else lakehouse.job(job) / "damaged")
-            done = live.journal.last_done()
-            batch, digest = (done.last_written.get(name), done.last_files.get(name)) if done else (None, None)
+            last = live.journal.last_done()
+            batch, digest = (last.last_written.get(name), last.last_files.get(name)) if last else (None, None)
             application = f"{live.identity}/{name}"
             replace_rows(
                 live.aside(name),
@@ -70,7 +70,7 @@ def finish_going_live(lakehouse: Lakehouse, job: str) -> None:
                 {application: batch, f"{application}#files": digest},
                 f"{replaced.identity}/{name}" if replaced else None,
             )
-            reached("going live: table replaced")
+            fail_point("going live: table replaced")
             (live.aside(name) / "_delta_log" / FIRST_ENTRY).unlink()
     if replaced is not None:
         for name in set(replaced.record.table_ids).difference(live.record.table_ids):

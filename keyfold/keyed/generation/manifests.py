@@ -59,9 +59,9 @@ def read_manifests(folder: Place, files: Mapping[int, str], labels: Iterable[int
     return manifests
 
 
-def files_of(done: KeyedDone | None) -> dict[int, str]:
+def files_of(record: KeyedDone | None) -> dict[int, str]:
     """Return the file of each partition's manifest after a batch, by label; none before the first batch."""
-    return {label: name for name, labels in done.manifests.items() for label in labels} if done else {}
+    return {label: name for name, labels in record.manifests.items() for label in labels} if record else {}
 
 
 def by_file(files: Mapping[int, str]) -> dict[str, tuple[int, ...]]:

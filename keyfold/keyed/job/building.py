@@ -52,9 +52,9 @@ def with_parameters(build: Callable[[Any], KeyedJob]) -> KeyedJob:
 
 
 def build_job(
-    job: KeyedJob, given: Mapping[str, Any] | None = None, born_with: Mapping[str, Any] | None = None
+    job: KeyedJob, parameters: Mapping[str, Any] | None = None, of_generation: Mapping[str, Any] | None = None
 ) -> KeyedJob:
-    """Build a job with the given parameters; others are those of its live generation (`born_with`), or the defaults.
+    """Build a job with these parameters; others are those of its live generation (`of_generation`), or the defaults.
 
     Raises:
         Misconfigured: a parameter is unknown or invalid; names it, and the values that it takes.
@@ -64,18 +64,18 @@ def build_job(
         >>> build_job(RIDE_SUMMARIES, {"key_groups": 8}).key_groups
         8
     """
-    values = {**(born_with or {}), **(given or {})}
+    values = {**(of_generation or {}), **(parameters or {})}
     if job.build is None and not values:
         return job
     if job.build is None or job.model is None:
         raise Misconfigured(f"job {job.name} has no parameters; {', '.join(values)} is none")
     built = _built(job.name, job.build, job.model, values, job.description)
-    if born_with is None:
+    if of_generation is None:
         return built
     # Leave out parameters that the generation does not know and that have their default, so that it can be continued.
     default = job.parameters
     recorded = {
-        name: value for name, value in built.parameters.items() if name in born_with or value != default.get(name)
+        name: value for name, value in built.parameters.items() if name in of_generation or value != default.get(name)
     }
     return replace(built, parameters=recorded)
 

@@ -157,11 +157,14 @@ class KeyedJob:
         self._set(
             name=name,
             inputs={
-                one: as_input(how).with_defaults(**of_inputs)
-                for one, how in named.items()
-                if not isinstance(how, Lookup)
+                name: as_input(source).with_defaults(**of_inputs)
+                for name, source in named.items()
+                if not isinstance(source, Lookup)
             },
-            lookups={**(lookups or {}), **{one: how for one, how in named.items() if isinstance(how, Lookup)}},
+            lookups={
+                **(lookups or {}),
+                **{name: lookup for name, lookup in named.items() if isinstance(lookup, Lookup)},
+            },
             key=of_key,
             parameters=dict(parameters or {}),
             key_groups=_KEY_GROUPS if key_groups is None else key_groups,
@@ -174,7 +177,7 @@ class KeyedJob:
             raise Misconfigured(f"job {name}: step is {step!r}; it must be a function (state, events, clock) -> Step")
         check_inputs(name, of_key, self.inputs)
         self._set(columns=joined_schema(of_key, self.inputs))
-        key_fields = [self.columns.field(one) for one in of_key]
+        key_fields = [self.columns.field(column) for column in of_key]
         self._set(state=(state if isinstance(state, State) else State(state)).with_key(f"job {name}", key_fields))
         self._set(tables=self._all_tables([tables] if isinstance(tables, OutputTable) else tables))
         # Computed on the driver; workers get it with the job.
@@ -202,8 +205,8 @@ class KeyedJob:
     @property
     def only_input(self) -> Input:
         """The input of a job that has one."""
-        (one,) = self.inputs.values()
-        return one
+        (input_,) = self.inputs.values()
+        return input_
 
     @property
     def event_time(self) -> str:
@@ -215,7 +218,7 @@ class KeyedJob:
         """The number of events that rows of `columns` stand for, of conserved inputs."""
         if len(self.inputs) == 1:
             return self.only_input.events if self.only_input.conserved else pl.lit(0)
-        conserved = [name for name, one in self.inputs.items() if one.conserved]
+        conserved = [name for name, input_ in self.inputs.items() if input_.conserved]
         return pl.col(INPUT).is_in(conserved).sum().cast(pl.Int64)
 
     @property
@@ -226,29 +229,29 @@ class KeyedJob:
     @property
     def idle_timeout(self) -> timedelta | None:
         """How long all inputs are silent until event time advances by the time that has passed; None for never."""
-        timeouts = [one.idle_timeout for one in self.inputs.values()]
-        known = [one for one in timeouts if one is not None]
-        return max(known) if len(known) == len(timeouts) else None
+        timeouts = [input_.idle_timeout for input_ in self.inputs.values()]
+        declared = [timeout for timeout in timeouts if timeout is not None]
+        return max(declared) if len(declared) == len(timeouts) else None
 
     def counted_in(self, table: str) -> pl.Expr:
         """Return the number of events in rows of an input table that conservation counts: those of each conserved input."""
-        counts = [one.taken for one in self.inputs.values() if one.table == table and one.conserved]
+        counts = [input_.taken for input_ in self.inputs.values() if input_.table == table and input_.conserved]
         return pl.sum_horizontal(pl.lit(0, pl.Int64), *counts)
 
     @property
     def streams(self) -> tuple[Stream, ...]:
         """The streams that it reads, each once."""
-        return tuple(one for one in self.sources if isinstance(one, Stream))
+        return tuple(source for source in self.sources if isinstance(source, Stream))
 
     @property
     def producers(self) -> tuple[str, ...]:
         """The jobs whose tables it reads, each once."""
-        return tuple(dict.fromkeys(one.job for one in self.sources if isinstance(one, JobTable)))
+        return tuple(dict.fromkeys(source.job for source in self.sources if isinstance(source, JobTable)))
 
     @property
     def sources(self) -> list[Stream | JobTable]:
         """The tables that it reads, each once."""
-        return list({one.table: one.stream for one in self.inputs.values()}.values())
+        return list({input_.table: input_.stream for input_ in self.inputs.values()}.values())
 
     def private_of(self, schema: pa.Schema) -> frozenset[str]:
         """Return the private columns of one of its tables, or of its state."""
@@ -259,8 +262,12 @@ class KeyedJob:
 
     @property
     def _private_in_conditions(self) -> frozenset[str]:
-        conditions = [(one.condition, one.stream) for one in self.inputs.values() if one.condition is not None]
-        return frozenset(name for where, of in conditions for name in where.meta.root_names() if name in of.private)
+        conditions = [
+            (input_.condition, input_.stream) for input_ in self.inputs.values() if input_.condition is not None
+        ]
+        return frozenset(
+            name for condition, of in conditions for name in condition.meta.root_names() if name in of.private
+        )
 
     @property
     def parameter_fields(self) -> Mapping[str, FieldInfo]:
@@ -280,31 +287,31 @@ class KeyedJob:
     @property
     def own_tables(self) -> tuple[OutputTable, ...]:
         """The tables that its step writes, by `Step.output` and `Step.side`; the main table is the first."""
-        return tuple(one for one in self.tables if "." not in one.name)
+        return tuple(table for table in self.tables if "." not in table.name)
 
     @property
     def main(self) -> OutputTable:
         """The main table, which has the job's name."""
         return self.tables[0]
 
-    def _all_tables(self, given: Sequence[OutputTable]) -> tuple[OutputTable, ...]:
+    def _all_tables(self, as_given: Sequence[OutputTable]) -> tuple[OutputTable, ...]:
         """Return the declared tables, the changes of upsert tables, and the late table."""
         # A copy of a job (`dataclasses.replace`) is made with all of its tables.
-        for one in given:
-            require(f"job {self.name}: a table", one, OutputTable, "Append(…) or Upsert(…)")
-        declared = [one for one in given if "." not in one.name]
+        for table in as_given:
+            require(f"job {self.name}: a table", table, OutputTable, "Append(…) or Upsert(…)")
+        declared = [table for table in as_given if "." not in table.name]
         if not declared:
             raise Misconfigured(f"job {self.name}: tables is empty; give its main table, Append(...) or Upsert(...)")
-        own = [declared[0].named(self.name), *(one.named(one.name or self.name) for one in declared[1:])]
-        known = {name for one in self.sources for name in one.event_schema.names}
-        sources = " and ".join(f"`{one.name}`" for one in self.sources)
+        own = [declared[0].named(self.name), *(table.named(table.name or self.name) for table in declared[1:])]
+        event_columns = {name for source in self.sources for name in source.event_schema.names}
+        sources = " and ".join(f"`{source.name}`" for source in self.sources)
         late = OutputTable(
             self.columns,
             self.late_table,
             events=self.events,
             description=f"Events of {sources} that came too late for `{self.name}`; they change none of its rows.",
         )
-        tables = (*own, *(changes_of(one, self.name, known) for one in own if one.changes), late)
+        tables = (*own, *(changes_of(table, self.name, event_columns) for table in own if table.changes), late)
         names = [table.name for table in tables]
         if len(set(names)) != len(names):
             raise Misconfigured(f"job {self.name}: two of its tables have one name: {', '.join(names)}")
@@ -321,7 +328,7 @@ class KeyedJob:
             >>> RIDE_SUMMARIES.table("long_rides").name
             'long_rides'
         """
-        tables = {one.name: one for one in self.tables}
+        tables = {table.name: table for table in self.tables}
         chosen = tables.get(name or self.name)
         if chosen is None:
             raise Misconfigured(f"job {self.name} has no table {name}; it has {', '.join(tables)}")
@@ -330,7 +337,7 @@ class KeyedJob:
                 f"table {chosen.name} of job {self.name} is updated in place, and an input is read by what is added to it; "
                 "read its changes (`KeyedJob.changes`), or an append table of the job"
             )
-        are_changes = chosen.name in {name_of_changes(one.name) for one in self.tables if one.changes}
+        are_changes = chosen.name in {name_of_changes(table.name) for table in self.tables if table.changes}
         private = tuple(sorted(self.private_of(chosen.schema)))
         # To a job that reads them, they come from this table, whatever they come from here.
         return JobTable(self.name, chosen.name, pa.schema(passed_on(chosen.schema)), private, are_changes)
@@ -356,11 +363,11 @@ class KeyedJob:
             >>> job.changes().name
             'changes.totals'
         """
-        chosen = {one.name: one for one in self.tables}.get(name or self.name)
+        chosen = {table.name: table for table in self.tables}.get(name or self.name)
         if chosen is None or not chosen.changes:
-            what = "has no such table" if chosen is None else "keeps no changes of it"
+            reason = "has no such table" if chosen is None else "keeps no changes of it"
             raise Misconfigured(
-                f"job {self.name} {what}: {name or self.name}; declare it with `Upsert(…, changes=True)`"
+                f"job {self.name} {reason}: {name or self.name}; declare it with `Upsert(…, changes=True)`"
             )
         return self.table(name_of_changes(chosen.name))
 

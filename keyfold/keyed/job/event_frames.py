@@ -25,16 +25,16 @@ def joined_schema(key: tuple[str, ...], inputs: Mapping[str, Input]) -> pa.Schem
     """
     if len(inputs) == 1:
         return next(iter(inputs.values())).schema
-    for name, one in inputs.items():
-        for taken in {INPUT, EVENT_TIME}.intersection(one.schema.names) - ({EVENT_TIME} & {one.event_time}):
+    for name, input_ in inputs.items():
+        for taken in {INPUT, EVENT_TIME}.intersection(input_.schema.names) - ({EVENT_TIME} & {input_.event_time}):
             raise Misconfigured(
                 f"input {name}: column {taken} has a name that Keyfold needs itself; give it another name with `derive`"
             )
     first = next(iter(inputs.values()))
     further: dict[str, pa.Field] = {}
-    for one in inputs.values():
-        for field_ in one.schema:
-            if field_.name not in key and field_.name != one.event_time:
+    for input_ in inputs.values():
+        for field_ in input_.schema:
+            if field_.name not in key and field_.name != input_.event_time:
                 # NULL in the rows of inputs that lack the column.
                 further.setdefault(field_.name, field_.with_nullable(True))
     return pa.schema(
@@ -45,7 +45,7 @@ def joined_schema(key: tuple[str, ...], inputs: Mapping[str, Input]) -> pa.Schem
                 EVENT_TIME,
                 TIMESTAMP,
                 "Event time (UTC), by the input's own column",
-                lineage=tuple(dict.fromkeys(one.event_time for one in inputs.values())),
+                lineage=tuple(dict.fromkeys(input_.event_time for input_ in inputs.values())),
             ),
             *further.values(),
         ]
@@ -65,10 +65,10 @@ def tagged(
     """
     if len(inputs) == 1:
         return events
-    one = inputs[name]
+    input_ = inputs[name]
     # The event time keeps its own name too, in case it is in the key.
-    own = {field_: pl.col(field_) for field_ in one.schema.names}
-    own |= {INPUT: pl.lit(name), EVENT_TIME: pl.col(one.event_time)}
+    own = {field_: pl.col(field_) for field_ in input_.schema.names}
+    own |= {INPUT: pl.lit(name), EVENT_TIME: pl.col(input_.event_time)}
     return events.select(own.get(field_, pl.lit(None)).cast(kind).alias(field_) for field_, kind in wanted.items())
 
 
@@ -77,8 +77,11 @@ def parted_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> dict[s
     if len(inputs) == 1:
         return dict.fromkeys(inputs, events)
     by_input: dict[str, pl.DataFrame] = {}
-    for name, one in inputs.items():
-        own = [pl.col(EVENT_TIME).alias(field_) if field_ == one.event_time else field_ for field_ in one.schema.names]
+    for name, input_ in inputs.items():
+        own = [
+            pl.col(EVENT_TIME).alias(field_) if field_ == input_.event_time else field_
+            for field_ in input_.schema.names
+        ]
         by_input[name] = events.filter(pl.col(INPUT) == name).select(own)
     return by_input
 
@@ -86,14 +89,14 @@ def parted_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> dict[s
 def are_late(inputs: Mapping[str, Input], events: pl.DataFrame, previous_watermark: datetime) -> pl.Series:
     """Return whether the result of each event was final at the previous watermark (`Input.final_at`)."""
     late = pl.repeat(value=False, n=events.height, eager=True)
-    for name, one in inputs.items():
-        final = one.is_late_at
+    for name, input_ in inputs.items():
+        final = input_.is_late_at
         if final is None or not events.height:
             continue
         own = events
         if len(inputs) > 1:
             # In the frame of all inputs, the event time has a name of its own.
-            own = events.with_columns(pl.col(EVENT_TIME).alias(one.event_time))
+            own = events.with_columns(pl.col(EVENT_TIME).alias(input_.event_time))
             final = pl.when(pl.col(INPUT) == name).then(final)
         late |= own.select((final <= previous_watermark).fill_null(value=False)).to_series()
     return late
@@ -102,7 +105,7 @@ def are_late(inputs: Mapping[str, Input], events: pl.DataFrame, previous_waterma
 def counts_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> tuple[int, ...]:
     """Count the events of each input, in the order of their declaration."""
     if len(inputs) == 1:
-        (one,) = inputs.values()
-        return (int(events.select(one.events).item() or 0),)
+        (input_,) = inputs.values()
+        return (int(events.select(input_.events).item() or 0),)
     counts = dict(events[INPUT].value_counts().iter_rows()) if events.height else {}
     return tuple(counts.get(name, 0) for name in inputs)

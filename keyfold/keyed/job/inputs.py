@@ -224,7 +224,7 @@ class Input:
         roots = [self.stream.event_schema.field(name) for name in roots_of(derived)]
         return not is_filled and any(root.nullable and root.name not in named for root in roots)
 
-    def check_key(self, where: str, column_: pa.Field) -> None:
+    def check_key(self, subject: str, column_: pa.Field) -> None:
         """Check that no event lacks a column of the key.
 
         Raises:
@@ -239,7 +239,7 @@ class Input:
                 else "derive it with `fill_null`"
             )
             raise Misconfigured(
-                f"{where}: key column {column_.name} may be NULL, and NULL equals nothing, not even itself: {remedy}, or leave "
+                f"{subject}: key column {column_.name} may be NULL, and NULL equals nothing, not even itself: {remedy}, or leave "
                 f"such events out: {self.stream.name}.where(pl.col({root!r}).is_not_null())"
             )
 

@@ -69,14 +69,14 @@ class KeptLookups:
     """The lookups of a run, stored for its batches. A table is read again only after it has changed.
 
     Args:
-        where: name of the job in errors.
+        subject: name of the job in errors.
         lookups: the job's lookups, by name.
         home: the lakehouse directory, which relative paths start from.
         generation: folder of the generation.
     """
 
-    def __init__(self, where: str, lookups: Mapping[str, Lookup], home: Place, generation: Place) -> None:
-        self._where, self._lookups, self._home, self._folder = where, lookups, home, generation / _FOLDER
+    def __init__(self, subject: str, lookups: Mapping[str, Lookup], home: Place, generation: Place) -> None:
+        self._where, self._lookups, self._home, self._folder = subject, lookups, home, generation / _FOLDER
         self._seen: dict[str, tuple[_Stamp, str]] = {}
 
     def plan(self) -> dict[str, str]:
@@ -95,22 +95,22 @@ class KeptLookups:
         return planned
 
     def _kept(self, name: str, lookup: Lookup) -> str:
-        where = f"{self._where}: lookup {name}"
-        place = _place_of(where, lookup, self._home)
+        subject = f"{self._where}: lookup {name}"
+        place = _place_of(subject, lookup, self._home)
         # Before the rows are read: if the table changes in between, the next plan reads it again.
-        stamp = _stamp(where, place)
+        stamp = _stamp(subject, place)
         if name in self._seen and self._seen[name][0] == stamp:
             return self._seen[name][1]
-        rows = _read(f"{where} ({place})", lookup, place)
+        rows = _read(f"{subject} ({place})", lookup, place)
         content = _as_parquet(rows)
-        kept = f"{name}-{_digest(content)}.parquet"
-        path = self._folder / kept
+        stored = f"{name}-{_digest(content)}.parquet"
+        path = self._folder / stored
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with new_file(path) as file:
                 file.write(content)
-        self._seen[name] = stamp, kept
-        return kept
+        self._seen[name] = stamp, stored
+        return stored
 
 
 def planned_lookups(generation: Place, planned: Mapping[str, str]) -> dict[str, pl.DataFrame]:
@@ -119,10 +119,10 @@ def planned_lookups(generation: Place, planned: Mapping[str, str]) -> dict[str, 
     Raises:
         Damaged: a stored file is missing or damaged.
     """
-    return {name: _kept(generation / _FOLDER / kept) for name, kept in planned.items()}
+    return {name: _kept(generation / _FOLDER / stored) for name, stored in planned.items()}
 
 
-def conform_lookup(where: str, lookup: Lookup, rows: pl.DataFrame) -> pl.DataFrame:
+def conform_lookup(subject: str, lookup: Lookup, rows: pl.DataFrame) -> pl.DataFrame:
     """Convert rows of a lookup to its declared columns.
 
     Raises:
@@ -131,41 +131,41 @@ def conform_lookup(where: str, lookup: Lookup, rows: pl.DataFrame) -> pl.DataFra
     if lacking := [name for name in lookup.columns.names if name not in rows.columns]:
         # In a file without a header, the first row's values are taken for names.
         there = f"{len(rows.columns)} others" if lookup.private else ", ".join(rows.columns)
-        raise InvalidData(f"{where} has no column {', '.join(lacking)}; it has {there}")
+        raise InvalidData(f"{subject} has no column {', '.join(lacking)}; it has {there}")
     wanted = _kinds(lookup.columns)
-    given = rows.select(list(wanted))
+    columns = rows.select(list(wanted))
     try:
-        rows = given.select(pl.col(name).cast(kind) for name, kind in wanted.items())
+        rows = columns.select(pl.col(name).cast(kind) for name, kind in wanted.items())
         # Not texts: a number that was parsed need not be written as it was.
         back = rows.select(
-            pl.col(name).cast(kind) for name, kind in given.schema.items() if kind not in (pl.String, pl.Null)
+            pl.col(name).cast(kind) for name, kind in columns.schema.items() if kind not in (pl.String, pl.Null)
         )
     except pl.exceptions.PolarsError as error:
-        raise InvalidData(f"{where} has values that do not fit its columns: {_said(lookup, error)}") from None
+        raise InvalidData(f"{subject} has values that do not fit its columns: {_said(lookup, error)}") from None
     # A cast silently cuts values: 1.5 to 1, and nanoseconds to microseconds. Compare the values cast back.
-    if cut := [name for name in back.columns if not back[name].eq_missing(given[name]).all()]:
+    if cut := [name for name in back.columns if not back[name].eq_missing(columns[name]).all()]:
         raise InvalidData(
-            f"{where} has values in {', '.join(cut)} that {', '.join(str(wanted[name]) for name in cut)} does not hold; "
+            f"{subject} has values in {', '.join(cut)} that {', '.join(str(wanted[name]) for name in cut)} does not hold; "
             "correct them, or give the column a type that does"
         )
     if without := [name for name in lookup.key if rows[name].null_count()]:
-        raise InvalidData(f"{where} has rows without a value in {', '.join(without)}, its key; fill or remove them")
+        raise InvalidData(f"{subject} has rows without a value in {', '.join(without)}, its key; fill or remove them")
     repeated = rows.filter(pl.struct(lookup.key).is_duplicated())
     if repeated.height:
         first = repeated.select(lookup.key).row(0, named=True)
         key = ", ".join(f"{name}={MASK if name in lookup.private else repr(first[name])}" for name in first)
-        raise InvalidData(f"{where} has the key {key} more than once; a lookup has one row a key")
+        raise InvalidData(f"{subject} has the key {key} more than once; a lookup has one row a key")
     return rows.sort(lookup.key)
 
 
 _Stamp = tuple[int, int]
 
 
-def _place_of(where: str, lookup: Lookup, home: Place) -> Place:
+def _place_of(subject: str, lookup: Lookup, home: Place) -> Place:
     is_whole = "://" in lookup.path or Path(lookup.path).is_absolute()
     place = to_place(lookup.path if is_whole else home / lookup.path)
     if not place.exists() and not _is_delta(place):
-        raise NotFound(f"{where} ({place}) is not there; put the table there, or give another path")
+        raise NotFound(f"{subject} ({place}) is not there; put the table there, or give another path")
     return place
 
 
@@ -173,7 +173,7 @@ def _is_delta(place: Place) -> bool:
     return (place / "_delta_log").exists()
 
 
-def _stamp(where: str, place: Place) -> _Stamp:
+def _stamp(subject: str, place: Place) -> _Stamp:
     """Return values that change with the table: its version, or a file's size and modification time."""
     if not _is_delta(place):
         status = place.stat()
@@ -182,22 +182,22 @@ def _stamp(where: str, place: Place) -> _Stamp:
         # No file has this size: a table in the place of a file is a change.
         return -1, DeltaTable(str(place)).version()
     except DeltaError as error:
-        raise InvalidData(f"{where} ({place}) cannot be read: {str(error).splitlines()[0]}") from None
+        raise InvalidData(f"{subject} ({place}) cannot be read: {str(error).splitlines()[0]}") from None
 
 
-def _read(where: str, lookup: Lookup, place: Place) -> pl.DataFrame:
+def _read(subject: str, lookup: Lookup, place: Place) -> pl.DataFrame:
     try:
         if _is_delta(place):
             table = DeltaTable(str(place))
-            _check_size(where, sum(table.get_add_actions(flatten=True)["size_bytes"].to_pylist()))
-            return conform_lookup(where, lookup, pl.DataFrame(table.to_pyarrow_table()))
+            _check_size(subject, sum(table.get_add_actions(flatten=True)["size_bytes"].to_pylist()))
+            return conform_lookup(subject, lookup, pl.DataFrame(table.to_pyarrow_table()))
         form = Path(str(place)).suffix
         if form not in _FORMS:
-            raise InvalidData(f"{where} is no Delta table, and its name ends in none of {', '.join(_FORMS)}")
-        _check_size(where, place.stat().st_size)
-        return conform_lookup(where, lookup, _rows_of(form, place.read_bytes(), _kinds(lookup.columns)))
+            raise InvalidData(f"{subject} is no Delta table, and its name ends in none of {', '.join(_FORMS)}")
+        _check_size(subject, place.stat().st_size)
+        return conform_lookup(subject, lookup, _rows_of(form, place.read_bytes(), _kinds(lookup.columns)))
     except (DeltaError, pl.exceptions.PolarsError) as error:
-        raise InvalidData(f"{where} cannot be read: {_said(lookup, error)}") from None
+        raise InvalidData(f"{subject} cannot be read: {_said(lookup, error)}") from None
 
 
 def _said(lookup: Lookup, error: Exception) -> str:
@@ -222,10 +222,10 @@ def _rows_of(form: str, content: bytes, wanted: Mapping[str, pl.DataType]) -> pl
     return pl.read_csv(content, schema_overrides=declared, infer_schema_length=None)
 
 
-def _check_size(where: str, size: int) -> None:
+def _check_size(subject: str, size: int) -> None:
     if size > _MOST_BYTES:
         raise InvalidData(
-            f"{where} has {size:,} bytes, and a lookup has {_MOST_BYTES:,} at most: every worker holds it whole; read it as "
+            f"{subject} has {size:,} bytes, and a lookup has {_MOST_BYTES:,} at most: every worker holds it whole; read it as "
             "an input with versions, by an as-of join"
         )
 

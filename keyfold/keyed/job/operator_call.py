@@ -37,7 +37,9 @@ class OperatorCall:
 
     def made(self, *parts: Any) -> bool:
         """Whether these parts of a job are those that the operator made."""
-        return len(parts) == len(self.parts) and all(one is other for one, other in zip(parts, self.parts, strict=True))
+        return len(parts) == len(self.parts) and all(
+            part is other for part, other in zip(parts, self.parts, strict=True)
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Workers need only the job that was made. The arguments are as large again, and need not fit into a pickle.

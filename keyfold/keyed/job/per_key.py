@@ -62,7 +62,7 @@ class PerKey:
             events=job.columns,
             state=job.state.schema,
             output=job.main.schema,
-            side_outputs={one.name: one.schema for one in job.own_tables[1:]},
+            side_outputs={table.name: table.schema for table in job.own_tables[1:]},
         )
 
 
@@ -105,26 +105,26 @@ def _step(
     # Events of the same time by all their columns: the engine passes them in the order of their files, which is by chance.
     order = [event_time, *(name for name in events.names if name != event_time)]
 
-    def step(kept: pl.DataFrame, came: pl.DataFrame, clock: Clock) -> Step:
+    def step(stored: pl.DataFrame, came: pl.DataFrame, clock: Clock) -> Step:
         # In a fixed order: a repeated batch must write the same rows.
-        touched = pl.concat([came.select(key), kept.select(key)]).unique(maintain_order=True)
+        touched = pl.concat([came.select(key), stored.select(key)]).unique(maintain_order=True)
         rows: dict[str, list[dict[str, Any]]] = {name: [] for name in tables}
-        state_of = _by_key(kept, key)
+        state_of = _by_key(stored, key)
         events_of = _by_key(came.sort(order), key)
         for values in touched.iter_rows():
             answer = handler(values, state_of.get(values, []), events_of.get(values, []), clock)
             named = dict(zip(key, values, strict=True))
-            given = {"state": answer.state, "output": answer.output, "late": answer.late, **answer.side}
-            for name, records in given.items():
+            by_name = {"state": answer.state, "output": answer.output, "late": answer.late, **answer.side}
+            for name, records in by_name.items():
                 if name not in frames:
                     raise AnswerError(f"the handler writes {name}, which is no table of the job")
                 rows[name] += _complete(name, records, _known(named, frames[name]), frames[name])
-        made = {name: _frame(name, records, frames[name]) for name, records in rows.items()}
+        rows_of_frames = {name: _frame(name, records, frames[name]) for name, records in rows.items()}
         return Step(
-            state=made["state"],
-            output=made["output"],
-            late=made["late"],
-            side={name: made[name] for name in side_outputs},
+            state=rows_of_frames["state"],
+            output=rows_of_frames["output"],
+            late=rows_of_frames["late"],
+            side={name: rows_of_frames[name] for name in side_outputs},
         )
 
     return step
@@ -136,14 +136,14 @@ def _by_key(frame: pl.DataFrame, key: tuple[str, ...]) -> Mapping[tuple[Any, ...
 
 
 def _complete(
-    name: str, records: Sequence[Record], known: Mapping[str, Any], columns: Mapping[str, pl.DataType]
+    name: str, records: Sequence[Record], example: Mapping[str, Any], columns: Mapping[str, pl.DataType]
 ) -> list[dict[str, Any]]:
     """Add the key's columns to records, and check that each has exactly the table's columns.
 
     Raises:
         AnswerError: a record lacks a column, or has an unknown one; names them.
     """
-    complete = [{**known, **record} for record in records]
+    complete = [{**example, **record} for record in records]
     for record in complete:
         # Otherwise a misspelt column would be dropped, and the right one would be NULL.
         if record.keys() != columns.keys():
@@ -160,9 +160,9 @@ def _complete(
 
 
 def _frame(name: str, records: list[dict[str, Any]], columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    what = f"a record of the handler's {name}"
+    subject = f"a record of the handler's {name}"
     return pl.DataFrame(
-        [column_of(column, [record[column] for record in records], kind, what) for column, kind in columns.items()]
+        [column_of(column, [record[column] for record in records], kind, subject) for column, kind in columns.items()]
     )
 
 
@@ -171,14 +171,14 @@ def _known(named: dict[str, Any], columns: Mapping[str, pl.DataType]) -> dict[st
     return {name: value for name, value in named.items() if name in columns}
 
 
-def column_of(name: str, values: Sequence[Any], kind: pl.DataType, what: str) -> pl.Series:
+def column_of(name: str, values: Sequence[Any], kind: pl.DataType, subject: str) -> pl.Series:
     """Make a column of Python values.
 
     Args:
         name: name of the column.
         values: the values; None for NULL.
         kind: type of the column.
-        what: names the source of the values in errors.
+        subject: names the source of the values in errors.
 
     Raises:
         AnswerError: a value has another type, or does not fit; names the column and the value's type, and not the value.
@@ -194,7 +194,7 @@ def column_of(name: str, values: Sequence[Any], kind: pl.DataType, what: str) ->
     if not {type(value) for value in values} <= {type(None), *_plain(kind)}:
         for value in values:
             if value is not None and not _is_held(value, kind):
-                raise AnswerError(f"{what} has a value of type {_type(value)} in {name}, which holds {kind}")
+                raise AnswerError(f"{subject} has a value of type {_type(value)} in {name}, which holds {kind}")
         # Polars expects all values to have the type of the first one.
         make = float if kind.is_float() else Decimal if isinstance(kind, pl.Decimal) else None
         values = values if make is None else [None if value is None else make(value) for value in values]
@@ -202,7 +202,7 @@ def column_of(name: str, values: Sequence[Any], kind: pl.DataType, what: str) ->
         return pl.Series(name, values, kind)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
         # From None: the error quotes the value.
-        raise AnswerError(f"{what} has a value in {name} that does not fit into {kind}") from None
+        raise AnswerError(f"{subject} has a value in {name} that does not fit into {kind}") from None
 
 
 _PLAIN: dict[Any, tuple[type, ...]] = {

@@ -45,7 +45,7 @@ class State:
         """Its columns, as they are declared."""
         return to_schema(self.columns)
 
-    def with_key(self, where: str, key: Sequence[pa.Field]) -> "State":
+    def with_key(self, subject: str, key: Sequence[pa.Field]) -> "State":
         """Return the state with the columns of the key, which a dict may leave out."""
         if not isinstance(self.columns, Mapping):
             return self
@@ -53,6 +53,6 @@ class State:
         for column in key:
             if column.name in self.schema.names and (kind := self.schema.field(column.name).type) != column.type:
                 raise Misconfigured(
-                    f"{where}: state: key column {column.name} is {kind}, and {column.type} in the events"
+                    f"{subject}: state: key column {column.name} is {kind}, and {column.type} in the events"
                 )
         return replace(self, columns=pa.schema([*key, *(column for column in self.schema if column.name not in names)]))

@@ -118,11 +118,11 @@ def _storable(table: OutputTable) -> OutputTable:
     return table
 
 
-def of_own_events(where: str, table: OutputTable, counted: str) -> OutputTable:
+def of_own_events(subject: str, table: OutputTable, counted: str) -> OutputTable:
     """Return a table of an operator each of whose rows stands for events of its own, which are counted.
 
     Args:
-        where: names the table's owner in errors.
+        subject: names the table's owner in errors.
         table: the table; it counts by its own expression, if it has one.
         counted: the column with the number of events, by which others count.
 
@@ -138,7 +138,7 @@ def of_own_events(where: str, table: OutputTable, counted: str) -> OutputTable:
     if events.meta.eq(pl.lit(0)):
         if counted not in table.schema.names:
             raise Misconfigured(
-                f"{where}: table {table.name}: its rows are all there is of their events, which it does not count; add "
+                f"{subject}: table {table.name}: its rows are all there is of their events, which it does not count; add "
                 f"{counted} to its columns, or give it `events=`"
             )
         events = pl.col(counted).sum()
@@ -165,12 +165,12 @@ def before(name: str) -> str:
     return f"{name}_before"
 
 
-def schema_of_changes(schema: pa.Schema, key: Collection[str], known: Collection[str] = ()) -> pa.Schema:
+def schema_of_changes(schema: pa.Schema, key: Collection[str], event_columns: Collection[str] = ()) -> pa.Schema:
     """Return the columns of an upsert table's changes.
 
     Args:
         schema, key: columns and key of the upsert table.
-        known: columns of the job's inputs. A column without declared lineage depends on the known column of its name.
+        event_columns: columns of the job's inputs. A column without declared lineage depends on that of its name.
 
     Example:
         >>> user = pa.field("user", pa.string(), nullable=False)
@@ -179,7 +179,7 @@ def schema_of_changes(schema: pa.Schema, key: Collection[str], known: Collection
     """
 
     def sources(field_: pa.Field) -> tuple[str, ...]:
-        return lineage_of(field_) or ((field_.name,) if field_.name in known else ())
+        return lineage_of(field_) or ((field_.name,) if field_.name in event_columns else ())
 
     of_key = tuple(dict.fromkeys(source for name in key for source in sources(schema.field(name))))
     olds = [
@@ -203,25 +203,25 @@ def schema_of_changes(schema: pa.Schema, key: Collection[str], known: Collection
     )
 
 
-def changes_of(table: OutputTable, job: str, known: Collection[str]) -> OutputTable:
+def changes_of(table: OutputTable, job: str, event_columns: Collection[str]) -> OutputTable:
     """Return the table with the changes of an upsert table (`schema_of_changes`)."""
     return OutputTable(
-        schema_of_changes(table.schema, table.key, known),
+        schema_of_changes(table.schema, table.key, event_columns),
         name_of_changes(table.name),
         events=pl.lit(0),
         description=f"What each batch of `{job}` made of each key of `{table.name}`.",
     )
 
 
-def require_columns(where: str, columns: tuple[str, ...], schema: pa.Schema) -> None:
+def require_columns(subject: str, columns: tuple[str, ...], schema: pa.Schema) -> None:
     """Raise `Misconfigured` if a schema lacks a column."""
     missing = [column for column in columns if column not in schema.names]
     if missing:
-        raise Misconfigured(f"{where} has no column {', '.join(missing)}; it has {', '.join(schema.names)}")
+        raise Misconfigured(f"{subject} has no column {', '.join(missing)}; it has {', '.join(schema.names)}")
 
 
-def require_timestamp(where: str, column: str, schema: pa.Schema) -> None:
+def require_timestamp(subject: str, column: str, schema: pa.Schema) -> None:
     """Raise `Misconfigured` if a column is not a UTC timestamp in microseconds."""
     kind = schema.field(column).type
     if kind != pa.timestamp("us", tz="UTC"):
-        raise Misconfigured(f"{where}: column {column} is {kind}; it must be timestamp[us, tz=UTC]")
+        raise Misconfigured(f"{subject}: column {column} is {kind}; it must be timestamp[us, tz=UTC]")

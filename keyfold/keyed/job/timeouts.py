@@ -121,10 +121,10 @@ class Timeout:
         if self.in_event_time:
             return state
         due = pl.lit(shifted(clock.processing_time, self.after), _TIME)
-        kept = before.group_by(key).agg(pl.col(PROCESSING_DEADLINE).max())
+        stored = before.group_by(key).agg(pl.col(PROCESSING_DEADLINE).max())
         came = heard.select(key).unique().with_columns(due.alias(PROCESSING_DEADLINE))
         # Processing time never goes back, so the latest timer of a key is that of its newest events.
-        timers = pl.concat([kept, came]).group_by(key).agg(pl.col(PROCESSING_DEADLINE).max())
+        timers = pl.concat([stored, came]).group_by(key).agg(pl.col(PROCESSING_DEADLINE).max())
         rows = state.drop(PROCESSING_DEADLINE, strict=False).join(
             timers, on=list(key), how="left", maintain_order="left"
         )
@@ -137,7 +137,7 @@ Silence = Timeout | timedelta | str
 """How a silence is given: a timeout, or a length of event time, also as text (`"30m"`)."""
 
 
-def as_timeout(where: str, silence: Silence) -> Timeout:
+def as_timeout(subject: str, silence: Silence) -> Timeout:
     """Return the timeout that a length of event time stands for.
 
     Raises:
@@ -149,7 +149,7 @@ def as_timeout(where: str, silence: Silence) -> Timeout:
     """
     if isinstance(silence, Timeout):
         return silence
-    after = as_duration(where, silence)
+    after = as_duration(subject, silence)
     if not after:
-        raise Misconfigured(f"{where} is {after}; it must be longer than nothing")
+        raise Misconfigured(f"{subject} is {after}; it must be longer than nothing")
     return Timeout(after)

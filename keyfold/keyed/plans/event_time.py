@@ -67,16 +67,16 @@ class EventTime:
     def __init__(
         self,
         job: KeyedJob,
-        done: KeyedDone | None,
+        last: KeyedDone | None,
         clock: ClockRecord | None,
         processing_time: datetime,
         produced: Mapping[str, datetime],
     ) -> None:
         self._produced = produced
         self._job, self._processing_time = job, processing_time
-        reached = [one.watermark for one in (done, clock) if one is not None]
-        self.watermark = max(reached, default=BEGINNING)
-        self._before = {name: done.times.get(name, InputTime()) if done else InputTime() for name in job.inputs}
+        watermarks = [record.watermark for record in (last, clock) if record is not None]
+        self.watermark = max(watermarks, default=BEGINNING)
+        self._before = {name: last.times.get(name, InputTime()) if last else InputTime() for name in job.inputs}
 
     def through(self, slices: Sequence[Slice], came: Mapping[str, NewestTimes], bounds: BoundsOfTime) -> list[Instant]:
         """Return the clocks of a run that reads these slices.
@@ -92,10 +92,10 @@ class EventTime:
         after = {name: self._after(name, came.get(name), bounds) for name in self._before}
         instants: list[Instant] = []
         watermark = self.watermark
-        for one in slices[:-1]:
+        for slice_ in slices[:-1]:
             previous_watermark = watermark
             # The end of a slice is exclusive.
-            end = end_of(one) - _MOMENT
+            end = end_of(slice_) - _MOMENT
             # Not later than at the end of the run: a slice may end among arrivals, which do not advance event time.
             times = {name: self._at_slice(name, end, after[name], is_read=name in came) for name in after}
             watermark = max(watermark, self._least(self._watermarks(times), came))
@@ -140,14 +140,15 @@ class EventTime:
         # No later slice has events of this input, so that it need not stay behind them.
         if not is_read:
             return after
-        reached = end if after.newest is None else min(end, after.newest)
-        return after.model_copy(update={"newest": _latest(self._before[name].newest, reached)})
+        newest = end if after.newest is None else min(end, after.newest)
+        return after.model_copy(update={"newest": _latest(self._before[name].newest, newest)})
 
     def _watermarks(self, times: Mapping[str, InputTime]) -> dict[str, datetime]:
         """Return the watermark of each input by its events."""
         declared = self._job.inputs
         return {
-            name: watermark_after(BEGINNING, one.newest, declared[name].watermark_delay) for name, one in times.items()
+            name: watermark_after(BEGINNING, time.newest, declared[name].watermark_delay)
+            for name, time in times.items()
         }
 
     def _least(self, watermarks: Mapping[str, datetime], came: Mapping[str, NewestTimes]) -> datetime:
@@ -179,9 +180,9 @@ class EventTime:
             return BEGINNING
         silence = Silence(before.newest, before.arrived_at)
         # Event time is ahead of the watermark by the delay.
-        reached = shifted(self.watermark, delay)
+        delayed = shifted(self.watermark, delay)
         return watermark_after(
-            BEGINNING, silent_event_time(silence, self._processing_time, self._job.idle_timeout, reached), delay
+            BEGINNING, silent_event_time(silence, self._processing_time, self._job.idle_timeout, delayed), delay
         )
 
     def _at(
@@ -224,10 +225,10 @@ def waits_for_others(declared: Input, came: NewestTimes, end: InputTime) -> str 
     )
 
 
-def end_of(one: Slice) -> datetime:
+def end_of(slice_: Slice) -> datetime:
     """Return the end of a slice that is not the last."""
-    assert one.until is not None  # noqa: S101 - only the last slice may have no end
-    return from_micros(one.until)
+    assert slice_.until is not None  # noqa: S101 - only the last slice may have no end
+    return from_micros(slice_.until)
 
 
 def _newest_of(table: Place, files: Iterable[DataFile], time: str) -> datetime | None:
@@ -240,8 +241,8 @@ def _newest_of(table: Place, files: Iterable[DataFile], time: str) -> datetime |
     return newest
 
 
-def _own_times(path: Place, time: str, known: datetime | None) -> Iterator[datetime | None]:
-    """Yield event times of a file that are no arrivals, with the newest one if it is after `known`; None stands for all."""
+def _own_times(path: Place, time: str, before: datetime | None) -> Iterator[datetime | None]:
+    """Yield event times of a file that are no arrivals, with the newest one if it is after `before`; None stands for all."""
     with parquet_file(path) as file:
         if INGESTED_AT not in file.schema_arrow.names:
             yield None
@@ -251,7 +252,7 @@ def _own_times(path: Place, time: str, known: datetime | None) -> Iterator[datet
             parts = file.metadata.row_group(group)
             times, arrivals = (parts.column(places[name]).statistics for name in (time, INGESTED_AT))
             if times is not None and arrivals is not None and times.has_min_max and arrivals.has_min_max:
-                if known is not None and times.max <= known:
+                if before is not None and times.max <= before:
                     continue
                 # All times are before the first arrival, so none is an arrival.
                 if times.max < arrivals.min:
@@ -271,5 +272,5 @@ def _by_hand(watermark: datetime, by: str, bounds: BoundsOfTime) -> tuple[dateti
     return watermark, by
 
 
-def _latest(one: datetime | None, other: datetime | None) -> datetime | None:
-    return max((time for time in (one, other) if time is not None), default=None)
+def _latest(first: datetime | None, other: datetime | None) -> datetime | None:
+    return max((time for time in (first, other) if time is not None), default=None)

@@ -27,13 +27,13 @@ class OtherTableError(Damaged):
     """An input table is not the one that was read: its producer was refreshed, moved or promoted, or it was made anew."""
 
 
-def check_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remedy: str = REMEDY) -> None:
+def check_inputs(lakehouse: Lakehouse, generation: Generation, subject: str, remedy: str = REMEDY) -> None:
     """Check that a generation's input tables are the same tables, with the same history, as it has read or planned to read.
 
     Args:
         lakehouse: the lakehouse of the tables.
         generation: the generation that reads them.
-        where: its name in errors.
+        subject: its name in errors.
         remedy: what to do other than to restore the tables.
 
     Raises:
@@ -45,28 +45,28 @@ def check_inputs(lakehouse: Lakehouse, generation: Generation, where: str, remed
         if input_id(lakehouse, name, producer) != recorded:
             made_anew = "" if producer is None else " (its job was refreshed, moved or promoted)"
             raise OtherTableError(
-                f"{where}: {name} is not the table that it has read, but another one{made_anew}; {remedy}"
+                f"{subject}: {name} is not the table that it has read, but another one{made_anew}; {remedy}"
             )
         if name in positions:
-            with positions_explained(where, name, remedy):
+            with positions_explained(subject, name, remedy):
                 check_position(_table_of(lakehouse, name, producer), positions[name])
 
 
-def check_unread(lakehouse: Lakehouse, generation: Generation, where: str, remedy: str) -> None:
+def check_unread(lakehouse: Lakehouse, generation: Generation, subject: str, remedy: str) -> None:
     """Check that the files of its input tables that a generation has not read yet exist.
 
     Raises:
         KeyfoldError: as `check_inputs`, or a file was deleted.
     """
-    done = generation.journal.last_done()
-    for name, position in done.positions.items() if done else ():
+    last = generation.journal.last_done()
+    for name, position in last.positions.items() if last else ():
         recorded = generation.record.input_ids[name]
         table = _table_of(lakehouse, name, None if name.startswith("events.") else recorded.partition("/")[0])
-        with positions_explained(where, name, remedy):
+        with positions_explained(subject, name, remedy):
             gone = [path for path in added_since(table, position) if not (table / path).exists()]
         if gone:
             raise Damaged(
-                f"{where} has yet to read files of {name} that are gone ({gone[0]}"
+                f"{subject} has yet to read files of {name} that are gone ({gone[0]}"
                 f"{f' and {len(gone) - 1:,} more' if gone[1:] else ''}): maintenance has deleted them; {remedy}"
             )
 
@@ -84,7 +84,7 @@ def input_id(lakehouse: Lakehouse, name: str, producer: str | None) -> str:
 
 def input_ids(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, str]:
     """Return the `input_id` of each table that a job reads, by name."""
-    return {one.table: input_id(lakehouse, one.table, one.producer) for one in job.inputs.values()}
+    return {input_.table: input_id(lakehouse, input_.table, input_.producer) for input_ in job.inputs.values()}
 
 
 def changes_for(job: str, declared: Input, table: Place, position: Position | None) -> Changes:
@@ -110,10 +110,10 @@ def has_read(generation: Generation, declared: Input, table: Place, files: Colle
 
     A run that is cut off after a batch of several counts as having read them all, and one that is only planned as not.
     """
-    done, pending = generation.journal.last_done(), generation.journal.pending()
-    positions = done.positions if done else {}
+    last, pending = generation.journal.last_done(), generation.journal.pending()
+    positions = last.positions if last else {}
     if pending and pending[0].batch != pending[0].run:
-        positions = positions | {one.table: one.position for one in pending[0].inputs}
+        positions = positions | {input_.table: input_.position for input_ in pending[0].inputs}
     if (position := positions.get(declared.table)) is None:
         return False
     with positions_explained(f"job {generation.record.job}", declared.table, REMEDY):
@@ -121,20 +121,20 @@ def has_read(generation: Generation, declared: Input, table: Place, files: Colle
             unread = changes_since(table, position, declared.stored_time).files
         except RowsChangedError:
             return True
-    return not {one.path for one in unread}.issuperset(files)
+    return not {file.path for file in unread}.issuperset(files)
 
 
 def input_tables(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, Place]:
     """Return the folders of the tables that a job reads, by name."""
-    return {one.table: _table_of(lakehouse, one.table, one.producer) for one in job.inputs.values()}
+    return {input_.table: _table_of(lakehouse, input_.table, input_.producer) for input_ in job.inputs.values()}
 
 
 def rebuild_command(lakehouse: Lakehouse, job: KeyedJob, table: str) -> str:
     """Return the command that rebuilds an input table of a job."""
-    one = next(one for one in job.inputs.values() if one.table == table)
-    if one.producer is not None:
-        return lakehouse.command("run", one.producer, "--full-refresh")
-    return lakehouse.command("ingest", one.stream.name, "--rebuild")
+    input_ = next(input_ for input_ in job.inputs.values() if input_.table == table)
+    if input_.producer is not None:
+        return lakehouse.command("run", input_.producer, "--full-refresh")
+    return lakehouse.command("ingest", input_.stream.name, "--rebuild")
 
 
 def produced_until(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, datetime]:
@@ -142,24 +142,24 @@ def produced_until(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, datetime]:
 
     Such a table has all rows up to its watermark. It may have rows of a later batch too, whatever the caller reads after this.
     """
-    reached: dict[str, datetime] = {}
-    for name, one in job.inputs.items():
-        live = live_generation(lakehouse, one.producer) if one.producer else None
-        if live is not None and (done := _last_committed(live, one.table)) is not None:
+    watermarks: dict[str, datetime] = {}
+    for name, input_ in job.inputs.items():
+        live = live_generation(lakehouse, input_.producer) if input_.producer else None
+        if live is not None and (last := _last_committed(live, input_.table)) is not None:
             clock = live.clock()
             # A run without batches only advances the clock, after all earlier batches are committed.
-            reached[name] = max(done.watermark, clock.watermark) if clock else done.watermark
-    return reached
+            watermarks[name] = max(last.watermark, clock.watermark) if clock else last.watermark
+    return watermarks
 
 
 def _last_committed(producer: Generation, table: str) -> KeyedDone | None:
     """Return the last commit record whose rows a table has; None without one."""
-    done = producer.journal.last_done()
+    last = producer.journal.last_done()
     # Only the commit of the last batch may be missing: the next batch begins after it.
-    if done is None or done.last_written.get(table) != done.batch:
-        return done
+    if last is None or last.last_written.get(table) != last.batch:
+        return last
     taken = DeltaTable(str(producer.table(table))).transaction_version(f"{producer.identity}/{table}")
-    return done if taken is not None and taken >= done.batch else producer.journal.done(done.batch - 1)
+    return last if taken is not None and taken >= last.batch else producer.journal.done(last.batch - 1)
 
 
 def _table_of(lakehouse: Lakehouse, name: str, producer: str | None) -> Place:
@@ -170,7 +170,7 @@ def _table_of(lakehouse: Lakehouse, name: str, producer: str | None) -> Place:
 
 
 @contextmanager
-def positions_explained(where: str, table: str, remedy: str) -> Iterator[None]:
+def positions_explained(subject: str, table: str, remedy: str) -> Iterator[None]:
     """Add the remedy to errors about a position in a table.
 
     Raises:
@@ -180,20 +180,20 @@ def positions_explained(where: str, table: str, remedy: str) -> Iterator[None]:
         yield
     except OtherHistoryError as error:
         raise Damaged(
-            f"{where} has read another history of {table}: {error} (a restored backup, and other events since?); restore "
+            f"{subject} has read another history of {table}: {error} (a restored backup, and other events since?); restore "
             f"both from one backup, or {remedy}"
         ) from None
     except LogGoneError as error:
         raise Damaged(
-            f"{where} cannot tell what is new in {table}: {error} (a restored backup, a deleted file, or a log that another "
+            f"{subject} cannot tell what is new in {table}: {error} (a restored backup, a deleted file, or a log that another "
             f"tool has cleaned up?); restore it, or {remedy}"
         ) from None
 
 
 def _newest_positions(generation: Generation) -> dict[str, Position]:
-    done = generation.journal.last_done()
-    planned = {one.table: one.position for plan in generation.journal.pending() for one in plan.inputs}
-    return {**(done.positions if done else {}), **planned}
+    last = generation.journal.last_done()
+    planned = {input_.table: input_.position for plan in generation.journal.pending() for input_ in plan.inputs}
+    return {**(last.positions if last else {}), **planned}
 
 
 LONGEST_WAIT = timedelta(seconds=1)
@@ -221,7 +221,7 @@ class LastPlanned(NamedTuple):
 
 def wait_for_news(
     tables: Mapping[str, Place],
-    done: KeyedDone | None,
+    record: KeyedDone | None,
     stop: threading.Event,
     every: timedelta,
     last: LastPlanned | None,
@@ -230,7 +230,7 @@ def wait_for_news(
 
     Args:
         tables: the folders of the job's input tables, by name.
-        done: the last commit record.
+        record: the last commit record.
         stop: ends the run when it is set.
         every: interval between two looks.
         last: when the run last planned; None if it has not planned yet, and must plan now.
@@ -238,7 +238,7 @@ def wait_for_news(
     while not stop.is_set():
         if last is None or any(_has_news(table, last.positions[name]) for name, table in tables.items()):
             return True
-        pause = _until_next_reason(done, last)
+        pause = _until_next_reason(record, last)
         if pause <= timedelta(0):
             return True
         stop.wait(min(every, pause).total_seconds())
@@ -248,25 +248,25 @@ def wait_for_news(
 def _has_news(table: Place, position: Position) -> bool:
     # Only looks for the next log entry: planning checks that the table is still the same and its log has no gap.
     # A table that was read aside has other versions at its address; the next plan's position is in its own log.
-    read, known = _OWN.get(table, (None, None))
-    known = known if read == position else None
-    if known is None and has_version(table, position.version + 1):
+    read, own = _OWN.get(table, (None, None))
+    own = own if read == position else None
+    if own is None and has_version(table, position.version + 1):
         try:
-            known = check_position(table, position)
-            _OWN[table] = position, known
+            own = check_position(table, position)
+            _OWN[table] = position, own
         except Damaged:
             return True  # the plan says why
-    return known is not None and has_version(table, known.version + 1)
+    return own is not None and has_version(table, own.version + 1)
 
 
 _OWN: dict[Place, tuple[Position, Position]] = {}
 """The position up to which a table was read, and the position in its own log that this is."""
 
 
-def _until_next_reason(done: KeyedDone | None, last: LastPlanned) -> timedelta:
+def _until_next_reason(record: KeyedDone | None, last: LastPlanned) -> timedelta:
     """Return the time until a timer is due, or until the longest wait has passed."""
     # Deadlines in event time need no look of their own: event time advances by new events, or by a plan.
     longest = timedelta(seconds=last.at - time.monotonic()) + LONGEST_WAIT
-    if done is None or done.next_processing_deadline is None:
+    if record is None or record.next_processing_deadline is None:
         return longest
-    return min(longest, done.next_processing_deadline - last.now())
+    return min(longest, record.next_processing_deadline - last.now())

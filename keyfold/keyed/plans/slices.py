@@ -67,13 +67,13 @@ def cut(
     ]
     bounds = [since, *cuts, until]
     slices = (_slice(there, start, end) for start, end in pairwise(bounds))
-    return tuple(one for one in slices if one.files) or (Slice(since, until, (), 0),)
+    return tuple(slice_ for slice_ in slices if slice_.files) or (Slice(since, until, (), 0),)
 
 
 def cuts_through(slices: Sequence[Slice]) -> float:
     """Return how often a file is read on average: 1 if files are clustered by time, more if they span several slices."""
-    read = sum(len(one.files) for one in slices)
-    return read / max(1, len({(file.input, file.path) for one in slices for file, _ in one.files}))
+    read = sum(len(slice_.files) for slice_ in slices)
+    return read / max(1, len({(file.input, file.path) for slice_ in slices for file, _ in slice_.files}))
 
 
 def _overlaps(file: DataFile, since: int | None, until: int | None) -> bool:

@@ -83,8 +83,8 @@ def with_plain_floats(frame: pl.DataFrame) -> pl.DataFrame:
         [0.0, 1.5]
     """
     floats = [column for column in frame if column.dtype.is_float()]
-    changed = [one for one in floats if ((one == 0) | one.is_nan()).any()]
-    return frame.with_columns(**{one.name: plain_float(pl.col(one.name), one.dtype) for one in changed})
+    changed = [column for column in floats if ((column == 0) | column.is_nan()).any()]
+    return frame.with_columns(**{column.name: plain_float(pl.col(column.name), column.dtype) for column in changed})
 
 
 def plain_float(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
@@ -94,7 +94,7 @@ def plain_float(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
     return pl.when(value == 0).then(zero).when(value.is_nan()).then(nan).otherwise(value)
 
 
-def conform(frame: pl.DataFrame, schema: pa.Schema, what: str) -> pl.DataFrame:
+def conform(frame: pl.DataFrame, schema: pa.Schema, subject: str) -> pl.DataFrame:
     """Check a step's frame against its schema, and return its columns in the schema's order.
 
     Raises:
@@ -116,6 +116,6 @@ def conform(frame: pl.DataFrame, schema: pa.Schema, what: str) -> pl.DataFrame:
         *wrong,
     ]
     if faults:
-        raise AnswerError(f"the step's {what} {'; '.join(faults)}")
+        raise AnswerError(f"the step's {subject} {'; '.join(faults)}")
     # Only columns of type Null are cast here: a column of NULLs only has no other type.
     return frame.select(pl.col(name).cast(kind) for name, kind in wanted.items())

@@ -22,7 +22,7 @@ def key_hash(columns: tuple[str, ...]) -> pl.Expr:
     return xxhash64(text)
 
 
-def check_hashable(where: str, columns: tuple[str, ...], schema: pa.Schema) -> None:
+def check_hashable(subject: str, columns: tuple[str, ...], schema: pa.Schema) -> None:
     """Check that key columns have types whose equal values have the same text.
 
     Raises:
@@ -38,7 +38,7 @@ def check_hashable(where: str, columns: tuple[str, ...], schema: pa.Schema) -> N
             or types.is_temporal(kind)
         ):
             raise Misconfigured(
-                f"{where} column {column} is {kind}, which is no key; use text, whole numbers, truth values or times"
+                f"{subject} column {column} is {kind}, which is no key; use text, whole numbers, truth values or times"
             )
 
 

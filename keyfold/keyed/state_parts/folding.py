@@ -113,8 +113,8 @@ def _newest(frames: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
     # From the newest frame on, so that rows of slots which a newer frame replaces are dropped before anything is sorted.
     for number, frame in enumerate(reversed(frames), 1):
         slots = frame[SLOT].to_numpy()
-        kept = frame.filter(~are_among(slots, replaced)) if replaced.size and slots.size else frame
-        taken.append(kept)
+        remaining = frame.filter(~are_among(slots, replaced)) if replaced.size and slots.size else frame
+        taken.append(remaining)
         # Nothing is older than the last frame.
         if number < len(frames) and slots.size:
             replaced = union(replaced, replaced_slots(frame))

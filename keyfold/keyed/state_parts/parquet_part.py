@@ -66,7 +66,7 @@ def earliest_timers(rows: pl.DataFrame) -> tuple[int, int]:
         rows[column].to_physical().min() if column in rows.columns else None
         for column in (DEADLINE, PROCESSING_DEADLINE)
     ]
-    deadline, processing_deadline = (NEVER if one is None else int(one) for one in times)  # type: ignore[arg-type]
+    deadline, processing_deadline = (NEVER if time is None else int(time) for time in times)  # type: ignore[arg-type]
     return deadline, processing_deadline
 
 
@@ -145,7 +145,7 @@ class ParquetPart:
     def _read(self, groups: np.ndarray, columns: Sequence[str] | None) -> pl.DataFrame:
         wanted = None if columns is None else list(columns)
         try:
-            table = self._file.read_row_groups([int(one) for one in groups], columns=wanted, use_threads=False)
+            table = self._file.read_row_groups([int(group) for group in groups], columns=wanted, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(str(error)) from error
         frame = pl.from_arrow(table.replace_schema_metadata())
@@ -192,6 +192,6 @@ class ParquetPart:
             raise self._damaged("the checksum of its footer is another one")
         return footer
 
-    def _damaged(self, what: str) -> Damaged:
+    def _damaged(self, damage: str) -> Damaged:
         name = self._folder / self._part.file if self._part.file else "a part in the manifest"
-        return Damaged(f"{name}, a part of the state, cannot be used: {what}")
+        return Damaged(f"{name}, a part of the state, cannot be used: {damage}")

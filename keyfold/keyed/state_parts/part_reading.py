@@ -68,9 +68,9 @@ def partition_reads(
         return rows
 
     if slots is None:
-        yield from (partial(read, lambda one, at=at: one.between(*at, columns)) for at in idle[0].ranges())
+        yield from (partial(read, lambda part, at=at: part.between(*at, columns)) for at in idle[0].ranges())
     else:
-        yield partial(read, lambda one: one.of(slots, columns))
+        yield partial(read, lambda part: part.of(slots, columns))
 
 
 def in_threads(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:

@@ -49,13 +49,13 @@ class PartitionState:
         now = {DEADLINE: watermark, PROCESSING_DEADLINE: processing_time}
         for at, (part, source) in enumerate(zip(self._parts, self._layers.sources, strict=True)):
             since = {DEADLINE: part.deadline, PROCESSING_DEADLINE: part.processing_deadline}
-            reached = [column for column in since if since[column] <= now[column]]
-            if not reached:
+            changed = [column for column in since if since[column] <= now[column]]
+            if not changed:
                 continue
-            rows = source.between(0, 1 << 63, [SLOT, MARK, *reached]).filter(pl.col(MARK) != GONE)
+            rows = source.between(0, 1 << 63, [SLOT, MARK, *changed]).filter(pl.col(MARK) != GONE)
             slots, is_due = rows[SLOT].to_numpy(), np.zeros(rows.height, bool)
             later: dict[str, int] = {}
-            for column in reached:
+            for column in changed:
                 times = rows[column].to_physical().fill_null(NEVER).to_numpy()
                 # Earlier timers were due in an earlier batch, and a later part has replaced their rows.
                 is_due |= (times >= since[column]) & (times <= now[column])

@@ -24,7 +24,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job_run import RunOptions, RunSummary, run_job
 from keyfold.keyed.plans.input_tables import check_inputs, check_unread
 from keyfold.lakehouse import Lakehouse, exclusive
-from keyfold.lakehouse.fail_points import reached
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.files import move_tree, remove_tree
 from keyfold.runners import Runners
 from keyfold.state.differences import Difference, diff_tables
@@ -60,7 +60,7 @@ def to_promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
         folder = generation_folder(lakehouse, job)
         # Its record last: in a bucket files move one by one, and a folder without it is no generation.
         move_tree(generation.folder, folder, "generation.json")
-        reached("promote: renamed")
+        fail_point("promote: renamed")
         generation = Generation(folder, generation.record)
     return generation
 

@@ -137,7 +137,7 @@ def test_a_generation_of_before_a_parameter_goes_on_with_its_default_and_with_no
     with pytest.raises(KeyfoldError, match=r"parameter time: None → arrival"):
         run_job(
             shop.lakehouse,
-            configured_job(shop.lakehouse, PURCHASE_TOTALS, given={"time": "arrival"}),
+            configured_job(shop.lakehouse, PURCHASE_TOTALS, parameters={"time": "arrival"}),
             runners=without_spark,
         )
 

@@ -70,13 +70,13 @@ def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, do
             while batch < number:
                 assert running.is_alive()
                 snapshot = snapshot_of(lakehouse, done)
-                batch, looks = snapshot.done.batch, looks + 1
+                batch, looks = snapshot.record.batch, looks + 1
                 rows = {
                     name: DeltaTable(str(done.table(name)), version=version).count()
                     for name, version in snapshot.versions.items()
                 }
-                assert rows == snapshot.done.total_rows
-                assert open_events(done, batch) == snapshot.done.open_events
+                assert rows == snapshot.record.total_rows
+                assert open_events(done, batch) == snapshot.record.open_events
     finally:
         stop.set()
         running.join(60)

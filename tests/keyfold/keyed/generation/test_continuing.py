@@ -140,7 +140,7 @@ def test_an_argument_that_follows_from_a_parameter_needs_what_the_parameter_need
     lake.click(("ann", 0))
     lake.run(declared)
     lake.click(("ann", 1))
-    free = configured_job(lakehouse, declared, given={"most": 50})
+    free = configured_job(lakehouse, declared, parameters={"most": 50})
     assert [change.setting for change in plan_change(lakehouse, free).changes] == ["parameter most"]
     assert lake.run(free).counts.events == 1
     other = build_job(declared, {"least": 2})
