@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from keyfold.cli.options import as_command, known
-from keyfold.cli.state_reading import all_jobs, list_, read, stats
+from keyfold.cli.state_reading import FORMS, LIVE, all_jobs, list_, read, state_rows, stats
 from keyfold.cli.state_tools import Job, Yes, bootstrap, edit, following, move, require_lakehouse
 from keyfold.cli.terminal import report
 from keyfold.errors import KeyfoldError
@@ -15,10 +15,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.state.changing import promoting
 from keyfold.state.differences import Difference, diff_states, diff_with_table
 from keyfold.state.reading.export import write_state
-from keyfold.state.reading.reader import read_state
-from keyfold.state.reading.state_rows import StateRows
 
-LIVE = "live"
 _TABLE = "table:"
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
@@ -29,7 +26,7 @@ def diff(
     lakehouse: Lakehouse,
     before: Annotated[
         str,
-        typer.Argument(help="A batch (17), a generation or branch (generation-0001), or both (generation-0001:17)."),
+        typer.Argument(help=f"The first state: {FORMS}."),
     ],
     after: Annotated[str, typer.Argument(help="The same, `live`, or `table:` and a table's name or path.")] = LIVE,
     rows: Annotated[int, typer.Option(min=0, help="Print this many differing keys, before and after.")] = 0,
@@ -59,19 +56,10 @@ def prune(
 def _diff(lakehouse: Lakehouse, job: KeyedJob | str, before: str, after: str) -> Difference:
     if before.startswith(_TABLE):
         raise KeyfoldError("give the state first, then the table that it is compared with")
-    state_before = _state(lakehouse, job, before)
+    state_before = state_rows(lakehouse, job, before)
     if after.startswith(_TABLE):
         return diff_with_table(state_before, lakehouse, after.removeprefix(_TABLE))
-    return diff_states(state_before, _state(lakehouse, job, after))
-
-
-def _state(lakehouse: Lakehouse, job: KeyedJob | str, text: str) -> StateRows:
-    name, colon, number = text.partition(":")
-    if text.isdigit():
-        name, colon, number = LIVE, ":", text
-    if colon and not number.isdigit():
-        raise KeyfoldError(f"{text}: {number!r} is not a batch number; write it as generation-0001:17")
-    return read_state(lakehouse, job, generation=None if name == LIVE else name, batch=int(number) if colon else None)
+    return diff_states(state_before, state_rows(lakehouse, job, after))
 
 
 for function in (read, list_, stats, diff, bootstrap, move, prune, edit):

@@ -1,6 +1,7 @@
 """`keyfold state read`, `list` and `stats`: read the rows of a state, list states, and print their statistics."""
 
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated
 
@@ -8,27 +9,27 @@ import typer
 
 from keyfold.cli.options import known
 from keyfold.cli.terminal import print_rows, report
+from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import jobs_if_any
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import jobs_with_state, read_state
-from keyfold.state.reading.state_rows import chosen_columns
+from keyfold.state.reading.state_rows import StateRows, chosen_columns
 from keyfold.state.reading.state_statistics import list_state, state_statistics
 from keyfold.state.rows.lines import json_lines
 
-Generation = Annotated[
-    str | None, typer.Option("--generation", metavar="G", help="A generation or a branch [default: the live one].")
-]
-Batch = Annotated[int | None, typer.Option("--batch", min=0, help="A retained batch [default: the last].")]
+LIVE = "live"
+FORMS = "a batch (17), a generation or branch (generation-0001), or both (generation-0001:17)"
+
+State = Annotated[str, typer.Argument(help=f"The state: {FORMS}.")]
 To = Annotated[str | None, typer.Option(metavar="PATH", help="Write Parquet to this folder or URL, and print nothing.")]
 
 
 def read(
     job: Annotated[str, typer.Argument(help="The job whose state to read.")],
     lakehouse: Lakehouse,
-    batch: Batch = None,
-    generation: Generation = None,
+    state: State = LIVE,
     key: Annotated[
         list[str] | None,
         typer.Option(metavar="K", help="Only this key; a JSON object if it has several columns. May be repeated."),
@@ -42,8 +43,7 @@ def read(
     to: To = None,
 ) -> None:
     """Read the rows of a job's state: print them as lines of JSON, or write them to Parquet files."""
-    declared = known("job", job, all_jobs(lakehouse))
-    rows = read_state(lakehouse, declared, generation=generation, batch=batch, keys=key or [])
+    rows = state_rows(lakehouse, known("job", job, all_jobs(lakehouse)), state, key or ())
     rows = rows if columns is None else chosen_columns(rows, columns)
     if to is not None:
         report(write_state(rows, to))
@@ -66,12 +66,23 @@ def list_(lakehouse: Lakehouse, job: Annotated[str | None, typer.Argument(help="
 def stats(
     job: Annotated[str, typer.Argument(help="The job.")],
     lakehouse: Lakehouse,
-    batch: Batch = None,
-    generation: Generation = None,
+    state: State = LIVE,
 ) -> None:
     """Print statistics of a job's state: rows, keys, bytes, skew over key groups, timers."""
-    rows = read_state(lakehouse, known("job", job, all_jobs(lakehouse)), generation=generation, batch=batch)
-    report(state_statistics(lakehouse, rows))
+    report(state_statistics(lakehouse, state_rows(lakehouse, known("job", job, all_jobs(lakehouse)), state)))
+
+
+def state_rows(lakehouse: Lakehouse, job: KeyedJob | str, state: str, keys: Iterable[str] = ()) -> StateRows:
+    """Return the rows of a state that a command names (`FORMS`).
+
+    Raises:
+        KeyfoldError: it is not named so, or there is no such state or key.
+    """
+    name, colon, number = (LIVE, ":", state) if state.isdigit() else state.partition(":")
+    if colon and not number.isdigit():
+        raise KeyfoldError(f"{state}: {number!r} is not a batch number; write {FORMS}")
+    batch = int(number) if colon else None
+    return read_state(lakehouse, job, generation=None if name == LIVE else name, batch=batch, keys=keys)
 
 
 def all_jobs(lakehouse: Lakehouse) -> dict[str, KeyedJob | str]:

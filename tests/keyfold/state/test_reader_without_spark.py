@@ -149,9 +149,9 @@ def test_the_commands_print_what_the_functions_give(lakehouse, without_spark, la
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    printed = [json.loads(line) for line in keyfold("read", "windows", "--batch", "0").splitlines()]
+    printed = [json.loads(line) for line in keyfold("read", "windows", "0").splitlines()]
     assert Counter(row["user"] for row in printed) == Counter(first["user"])
-    words = ("read", "windows", "--batch", "0", "--key", "bob")
+    words = ("read", "windows", "0", "--key", "bob")
     (line,) = keyfold(*words).splitlines()
     assert json.loads(line)["clicks"] == 1
     told = json.loads(keyfold("read", "windows", "--to", str(tmp_path / "out"), "--json"))

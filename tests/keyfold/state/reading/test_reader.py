@@ -121,6 +121,6 @@ def test_the_command_compares_a_generation_with_its_branch(keyfold):
 
 
 def test_the_commands_say_what_is_wrong(keyfold):
-    assert "retained: 0 to 2" in keyfold("read", "windows", "--batch", "9", code=1)
+    assert "retained: 0 to 2" in keyfold("read", "windows", "9", code=1)
     assert "not a batch number" in keyfold("diff", "windows", "live:x", code=1)
     assert "no job 'trips'" in keyfold("stats", "trips", code=2)
