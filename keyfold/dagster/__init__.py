@@ -11,7 +11,7 @@ from keyfold.lazy_names import lazy_names
 if TYPE_CHECKING:
     from keyfold.dagster.alerting import alert_sensors
     from keyfold.dagster.assets.shown import JobAssets, StreamAssets
-    from keyfold.dagster.automation.schedules import advance_schedule, nightly_schedule
+    from keyfold.dagster.automation.schedules import group_schedule
     from keyfold.dagster.automation.sensors import landing_sensor
     from keyfold.dagster.library import keyfold_assets, keyfold_group
     from keyfold.dagster.resources import Keyfold, KeyfoldResource
@@ -23,12 +23,11 @@ __all__ = [
     "KeyfoldResource",
     "KeyfoldTranslator",
     "StreamAssets",
-    "advance_schedule",
     "alert_sensors",
+    "group_schedule",
     "keyfold_assets",
     "keyfold_group",
     "landing_sensor",
-    "nightly_schedule",
 ]
 
 __getattr__ = lazy_names(
@@ -36,7 +35,7 @@ __getattr__ = lazy_names(
     {
         "keyfold.dagster.alerting": ("alert_sensors",),
         "keyfold.dagster.assets.shown": ("JobAssets", "StreamAssets"),
-        "keyfold.dagster.automation.schedules": ("advance_schedule", "nightly_schedule"),
+        "keyfold.dagster.automation.schedules": ("group_schedule",),
         "keyfold.dagster.automation.sensors": ("landing_sensor",),
         "keyfold.dagster.library": ("keyfold_assets", "keyfold_group"),
         "keyfold.dagster.resources": ("Keyfold", "KeyfoldResource"),

@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import Field
 
 from keyfold.dagster.arguments import OPERATORS, Arguments, Column, schema_of
-from keyfold.dagster.automation.schedules import advance_schedule
+from keyfold.dagster.automation.schedules import group_schedule
 from keyfold.dagster.automation.sensors import landing_sensor
 from keyfold.dagster.library import keyfold_assets
 from keyfold.dagster.translator import JOB_TAG, KeyfoldTranslator
@@ -173,7 +173,7 @@ class KeyedJob(_Described):
         suites: Any = {self.name: self.checks}
         return dg.Definitions(
             assets=keyfold_assets(jobs=[job], suites=suites if self.checks else {}, translator=translator),
-            schedules=[advance_schedule(job, translator=translator)],
+            schedules=[group_schedule(f"{self.name}_schedule", job, translator=translator)],
         )
 
     def _stream_at(self, context: dg.ComponentLoadContext, path: str) -> streams.Stream:

@@ -11,7 +11,7 @@ from keyfold.dagster.assets.keyed_asset import keyed_assets
 from keyfold.dagster.assets.shown import JobAssets, StreamAssets
 from keyfold.dagster.assets.stream_checks import stream_checks
 from keyfold.dagster.assets.streams import stream_assets
-from keyfold.dagster.automation.schedules import advance_schedule, nightly_schedule
+from keyfold.dagster.automation.schedules import group_schedule
 from keyfold.dagster.automation.sensors import landing_sensor
 from keyfold.dagster.declared import note
 from keyfold.dagster.suites import suite_checks
@@ -89,10 +89,10 @@ def keyfold_group(
     suites: "Mapping[str, Suite] | None" = None,
     owners: Sequence[str] = (),
 ) -> dg.Definitions:
-    """Build an asset group with what starts it: a sensor a stream, one schedule `advance` and one `nightly`.
+    """Build an asset group with what starts it: a sensor a stream, and one schedule.
 
-    Sensors and schedules are off until they are switched on. Of another translator, put `keyfold_assets`, `landing_sensor`,
-    `advance_schedule` and `nightly_schedule` together.
+    Sensors and schedules are off until they are switched on. Of another translator, put `keyfold_assets`, `landing_sensor`
+    and `group_schedule` together.
 
     Args:
         name: the group's name.
@@ -110,8 +110,5 @@ def keyfold_group(
             )
             for stream in streams
         ],
-        schedules=[
-            *([advance_schedule(*declared, name=f"advance_{name}", translator=translator)] if declared else []),
-            nightly_schedule(group, name=f"nightly_{name}"),
-        ],
+        schedules=[group_schedule(f"{name}_schedule", *declared, target=group, translator=translator)],
     )

@@ -1,6 +1,6 @@
 """Compact the tables of a step and delete files that are no longer needed, after its work.
 
-A run with the tag `keyfold/maintain`, such as that of a nightly schedule, does so: each step still holds the pool of its tables,
+A run with the tag `keyfold/maintain`, such as that of a group's schedule by night, does so: each step still holds the pool of its tables,
 so that no other run writes them. It needs no Spark. `keyfold.maintenance` decides which files can be deleted.
 """
 

@@ -22,7 +22,7 @@ TABLES = ("ride_points_events", "ride_summaries", "long_rides")
 SHOWN = {
     "assets/ride_summaries": "long_rides",
     "assets/ride_summaries?view=checks": "no_event_is_lost",
-    "locations/keyfold/schedules/advance_rides": "Execution timezone",
+    "locations/keyfold/schedules/rides_schedule": "Execution timezone",
     "locations/keyfold/sensors/ride_points_landed": "Preview tick result",
     "runs": "No runs found",
 }

@@ -114,15 +114,6 @@ def test_every_writing_step_has_a_pool_of_its_own():
     assert pools["ride_summaries"] == pools["ride_summaries_checks"] == "job_ride_summaries"
 
 
-ADVANCE_RIDES = "__anonymous_asset_job_advance_rides"
-
-
-def test_the_clock_tick_runs_the_keyed_jobs_alone():
-    nodes = {node.name for node in defs.resolve_job_def(ADVANCE_RIDES).nodes}
-    assert {"ride_summaries", "event_index"} <= nodes
-    assert "ingest_ride_points" not in nodes
-
-
 def test_nothing_starts_by_itself():
     sensors = {sensor.name: sensor.default_status for sensor in defs.sensors or []}
     assert set(sensors) == {f"{stream}_landed" for stream in STREAMS}
@@ -132,10 +123,9 @@ def test_nothing_starts_by_itself():
     assert {schedule.default_status for schedule in defs.schedules or []} == {dg.DefaultScheduleStatus.STOPPED}
 
 
-def test_there_are_at_most_two_schedules_a_group_and_no_job_for_what_a_button_does():
+def test_there_is_one_schedule_a_group_and_no_job_for_what_a_button_does():
     groups = {spec.group_name for spec in defs.resolve_all_asset_specs()}
-    schedules = {schedule.name for schedule in defs.schedules or []}
-    assert schedules <= {f"{kind}_{group}" for kind in ("advance", "nightly") for group in groups}
+    assert {schedule.name for schedule in defs.schedules or []} == {f"{group}_schedule" for group in groups}
     shown = [job.name for job in defs.get_repository_def().get_all_jobs() if not job.name.startswith("__")]
     assert shown == []
 

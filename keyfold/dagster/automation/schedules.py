@@ -1,6 +1,6 @@
 """Define when Dagster runs jobs by itself: schedules, the automation condition of a job, and when its tables are stale.
 
-One schedule advances the clocks of jobs, one reads and checks everything by night, and maintains the tables.
+The schedule of a group advances the clocks of jobs, and by night reads and checks everything, and maintains the tables.
 
 A landing sensor starts one run of ingest and jobs, with their checks. The condition starts, in a separate run, what such a run
 did not do: a job that a failed blocking check held back, once the check passes (after an ingest by hand, or a run of the check);
@@ -12,8 +12,8 @@ were. Events that are ingested while a job runs may come too late for its read a
 the job is started next.
 """
 
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import time, timedelta
 from functools import reduce
 from operator import or_
 
@@ -26,95 +26,84 @@ from keyfold.dagster.translator import DEFAULT, JOB_TAG, KeyfoldTranslator
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.maintenance import RETENTION
 
-Request = Callable[[dg.ScheduleEvaluationContext], dg.RunRequest | dg.SkipReason]
+NIGHT = time(2, 30)
+"""When a group is read, checked and maintained as a whole, in UTC."""
 
 
-def advance_schedule(
+def group_schedule(
+    name: str,
     *jobs: KeyedJob,
-    name: str | None = None,
+    target: dg.AssetSelection | None = None,
     cron: str = "*/10 * * * *",
+    night: time | None = NIGHT,
+    retention: timedelta = RETENTION,
     translator: KeyfoldTranslator = DEFAULT,
 ) -> dg.ScheduleDefinition:
-    """Build a schedule, stopped by default, that runs keyed jobs, whether or not there are new events.
+    """Build the schedule of a group, stopped by default: it advances the clocks of jobs, and once a day sees to everything.
 
     Every run advances a job's clock. On a silent stream no file lands, so no sensor starts a run, and only these ticks fire
     due timers. A stream whose files keep landing needs no ticks. A job whose input has a failed blocking check is left out.
 
+    The run of the night reads what is new, checks all rows of all tables, compacts the tables and deletes files that are no longer
+    needed.
+
     Args:
+        name: the schedule's name.
         jobs: the jobs; one run advances them all.
-        name: the schedule's name; by default `advance_` and the first job's.
-        cron: when, in UTC.
+        target: the assets of the night, such as `AssetSelection.groups("rides")`; by default those of the jobs.
+        cron: when clocks are advanced, in UTC.
+        night: when everything is seen to, in UTC; None for never.
+        retention: how long files that a table has replaced are kept; a day or more.
         translator: names the assets.
 
     Example:
         >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
-        >>> advance_schedule(RIDE_SUMMARIES).name
-        'advance_ride_summaries'
+        >>> group_schedule("rides_schedule", RIDE_SUMMARIES).cron_schedule
+        ['*/10 * * * *', '30 2 * * *']
     """
-    names = [job.name for job in jobs]
-
-    def request(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        repository = context.repository_def
-        assert repository is not None  # noqa: S101 - Dagster evaluates a schedule of a repository
-        failed_of = {
-            name: failed_checks_before(context.instance, repository, translator.get_asset_key(name)) for name in names
-        }
-        failed = sorted({check for checks in failed_of.values() for check in checks})
-        if failed and all(failed_of.values()):
-            return dg.SkipReason(f"held back by failed checks: {', '.join(failed)}")
-        if not failed:
-            return dg.RunRequest()
-        graph, ready = repository.asset_graph, {name for name in names if not failed_of[name]}
-        selection = [key for key in graph.executable_asset_keys if graph.get(key).tags.get(JOB_TAG) in ready]
-        return dg.RunRequest(asset_selection=selection)
-
-    return _schedule(
-        name or f"advance_{jobs[0].name}",
-        reduce(or_, (dg.AssetSelection.tag(JOB_TAG, name) for name in names)),
-        cron,
-        f"Advances the clock of {', '.join(names)}, and fires due timers, even if the stream is silent.",
-        request,
+    at_night = {SCOPE_TAG: Scope.FULL.value, MAINTAIN_TAG: f"{retention / timedelta(days=1):g}"}
+    advanced = f"Every tick of {cron} advances the clock of {', '.join(job.name for job in jobs)}, and fires due timers, even if the stream is silent."
+    nightly = (
+        f"At {night:%H:%M} UTC it reads what is new, checks all rows, compacts the tables and deletes old files."
+        if night
+        else ""
     )
 
-
-def nightly_schedule(
-    target: dg.AssetSelection, *, name: str, cron: str = "30 2 * * *", retention: timedelta = RETENTION
-) -> dg.ScheduleDefinition:
-    """Build a schedule, stopped by default, that runs assets and checks all rows, compacts tables and deletes old files.
-
-    Args:
-        target: the assets, such as `AssetSelection.groups("rides")`.
-        name: the schedule's name.
-        cron: when, in UTC.
-        retention: how long files that a table has replaced are kept; a day or more.
-    """
-    tags = {SCOPE_TAG: Scope.FULL.value, MAINTAIN_TAG: f"{retention / timedelta(days=1):g}"}
-    return _schedule(
-        name,
-        target,
-        cron,
-        "Reads what is new, checks all rows of all tables, compacts the tables and deletes files that are no longer needed.",
-        lambda _: dg.RunRequest(tags=tags),
-    )
-
-
-def _schedule(
-    name: str, target: dg.AssetSelection, cron: str, description: str, request: Request
-) -> dg.ScheduleDefinition:
     @dg.schedule(
         name=name,
-        target=target,
-        cron_schedule=cron,
+        target=target or reduce(or_, (dg.AssetSelection.tag(JOB_TAG, job.name) for job in jobs)),
+        cron_schedule=[*([cron] if jobs else []), *([f"{night.minute} {night.hour} * * *"] if night else [])],
         default_status=dg.DefaultScheduleStatus.STOPPED,
-        description=description,
+        description=" ".join((*([advanced] if jobs else []), nightly)),
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        # Otherwise runs would queue up whenever one takes longer than the interval.
-        if waiting := unfinished_run(context.instance, {"dagster/schedule_name": name}):
+        at = context.scheduled_execution_time
+        is_night = night is not None and (not jobs or (at.hour, at.minute) == (night.hour, night.minute))
+        # Otherwise runs would queue up whenever one takes longer than the interval. The night's run waits for no other one.
+        of_schedule = {"dagster/schedule_name": name, **(at_night if is_night else {})}
+        if waiting := unfinished_run(context.instance, of_schedule):
             return dg.SkipReason(f"run {waiting} of {name} has not finished")
-        return request(context)
+        return dg.RunRequest(tags=at_night) if is_night else _advance(context, jobs, translator)
 
     return tick
+
+
+def _advance(
+    context: dg.ScheduleEvaluationContext, jobs: Sequence[KeyedJob], translator: KeyfoldTranslator
+) -> dg.RunRequest | dg.SkipReason:
+    """Request a run of the jobs whose inputs have no failed blocking check, and of their checks."""
+    repository = context.repository_def
+    assert repository is not None  # noqa: S101 - Dagster evaluates a schedule of a repository
+    failed_of = {
+        job.name: failed_checks_before(context.instance, repository, translator.get_asset_key(job.name)) for job in jobs
+    }
+    ready = {name for name, failed in failed_of.items() if not failed}
+    if not ready:
+        failed = sorted({check for checks in failed_of.values() for check in checks})
+        return dg.SkipReason(f"held back by failed checks: {', '.join(failed)}")
+    graph = repository.asset_graph
+    selection = [key for key in graph.executable_asset_keys if graph.get(key).tags.get(JOB_TAG) in ready]
+    return dg.RunRequest(asset_selection=selection)
 
 
 def failed_checks_before(

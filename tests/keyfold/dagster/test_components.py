@@ -118,7 +118,7 @@ print([one.name for one in defs.sensors], [one.name for one in defs.schedules])
 """
     told = run_in(project, f"python -c '{asked}'")
     parts = ("'orders_events', 'orders_landing', 'orders_per_hour'",)
-    parts += ("'domain': 'sales'", "team:shop", "seconds=10800", "'orders_landed'", "'advance_orders_per_hour'")
+    parts += ("'domain': 'sales'", "team:shop", "seconds=10800", "'orders_landed'", "'orders_per_hour_schedule'")
     # What was scaffolded loads, too.
     for part in (*parts, "'clicks_per_hour'", "'clicks_landed'"):
         assert part in told
