@@ -13,11 +13,11 @@ from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs, project_streams
-from keyfold.runs import correcting, erasing, quarantining
+from keyfold.runs import event_changes
+from keyfold.runs.changed_events import EventsChanged
 from keyfold.runs.jobs import run_summary
 from keyfold.stream import Stream
 
-Done = correcting.Corrected | erasing.Erased | quarantining.Quarantined
 StreamName = Annotated[str, typer.Argument(help=one_of("streams"))]
 
 
@@ -44,11 +44,10 @@ def erase(
             raise typer.BadParameter(f"--where {column}= names no value")
         values.setdefault(column, []).append(value)
     author = author_of(who, why)
-    with _tool(lakehouse, stream) as (what, how):
-        others = {"others": project_streams().values(), "all_streams": all_streams}
-        erased = erasing.erase(*what, values, author, **others, yes=yes, **how)
-    counts = {name: getattr(erased, name) for name in ("streams", "rows", "files_deleted", "not_searched")}
-    _report(stream, counts, erased, yes)
+    others = {"others": project_streams().values(), "all_streams": all_streams}
+    with _tool(lakehouse, stream) as (target, work):
+        changed = event_changes.erase(*target, values, author, **others, yes=yes, **work)
+    _report(changed, yes)
 
 
 def correct(
@@ -69,11 +68,9 @@ def correct(
 ) -> None:
     """Replace events by id, or by the line that they came from, and compute all jobs that read their stream again."""
     author = author_of(who, why)
-    with _tool(lakehouse, stream) as (what, how):
-        done = correcting.correct(*what, source, author, yes=yes, **how)
-    counts = {name: getattr(done, name) for name in ("events", "replaced", "before", "after")}
-    tables = {name: compared(one.counts, one.rows) for name, one in done.tables.items()}
-    _report(stream, {**counts, "tables": tables}, done, yes)
+    with _tool(lakehouse, stream) as (target, work):
+        changed = event_changes.correct(*target, source, author, yes=yes, **work)
+    _report(changed, yes)
 
 
 def quarantine(
@@ -91,9 +88,9 @@ def quarantine(
 ) -> None:
     """Move events from the event table to quarantine, so that a job which fails on them can go on."""
     author = author_of(who, why)
-    with _tool(lakehouse, stream) as (what, how):
-        moved = quarantining.quarantine(*what, ids, author, yes=yes, **how)
-    _report(stream, {"events": moved.events, "moved": moved.events.height}, moved, yes)
+    with _tool(lakehouse, stream) as (target, work):
+        changed = event_changes.quarantine(*target, ids, author, yes=yes, **work)
+    _report(changed, yes)
 
 
 @contextmanager
@@ -102,11 +99,19 @@ def _tool(lakehouse: Lakehouse, name: str) -> Iterator[tuple[tuple[Lakehouse, St
     declared = known("stream", name, project_streams())
     names = [job for job in project_jobs() if live_generation_name(lakehouse, job) is not None]
     jobs = [build_live_job(lakehouse, job) for job in names]
-    with working(lakehouse, name) as how:
-        yield (lakehouse, declared, jobs), how
+    with working(lakehouse, name) as work:
+        yield (lakehouse, declared, jobs), work
 
 
-def _report(stream: str, summary: dict[str, Any], done: Done, yes: bool) -> None:
-    """Print what the tool itself found, the jobs that are, or would be, computed again, and their runs."""
-    refreshed = [run_summary(one) for one in done.runs]
-    report({"stream": stream, **summary}, jobs=done.jobs, refreshed=refreshed, **following(yes))
+def _report(changed: EventsChanged, yes: bool) -> None:
+    """Print the events that change, and the jobs that are, or would be, computed again, with their runs."""
+    tables = {name: compared(table.counts, table.rows) for name, table in changed.tables.items()}
+    report(
+        {name: getattr(changed, name) for name in ("streams", "rows", "before", "after")},
+        tables=tables,
+        files_deleted=changed.files_deleted,
+        not_searched=changed.not_searched,
+        jobs=changed.jobs,
+        refreshed=[run_summary(run) for run in changed.runs],
+        **following(yes),
+    )

@@ -12,6 +12,7 @@ import typer
 from keyfold.cli.options import Parameters, given_pairs, known, runners_for
 from keyfold.cli.terminal import AS_JSON, progress_of, report, usage_faults
 from keyfold.errors import Misconfigured
+from keyfold.journal.audit import Author
 from keyfold.keyed.generation.configured import live_parameters
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.contract import KeyedJob
@@ -21,7 +22,6 @@ from keyfold.project import project_jobs
 from keyfold.runs.chains import consumers_of, promote_with_consumers
 from keyfold.runs.jobs import JobRun, own_parameters, run_summary
 from keyfold.state.changing import editing, moving, promoting
-from keyfold.state.changing.audit import Author
 from keyfold.state.differences import Counts
 from keyfold.state.making import bootstrap as seeding
 from keyfold.times import parse_time

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from keyfold.errors import KeyfoldError, NotFound
+from keyfold.ingestion.event_rewrites import apply_rewrites
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.ingestion.listing import Landing
@@ -15,7 +16,7 @@ from keyfold.stream import Stream
 
 @contextmanager
 def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | str | None) -> Iterator[Landing]:
-    """Hold the lock of a stream's ingest, and yield the landing folder or topic.
+    """Hold the lock of a stream's ingest, and yield the landing folder or topic, once calls that changed its events are carried out.
 
     Raises:
         KeyfoldError: the folder is missing, a rebuild is unfinished, another run ingests the stream, or the lakehouse is in a
@@ -30,6 +31,7 @@ def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | str | N
                 f"ingest of {stream.name}: a rebuild of its tables is unfinished; finish it with "
                 f"`{lakehouse.command('ingest', stream.name, '--rebuild')}`"
             )
+        apply_rewrites(lakehouse, stream.name)
         yield landing
 
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import reduce
 
 from keyfold.errors import KeyfoldError, NotFound
+from keyfold.ingestion.event_rewrites import give_up_rewrites
 from keyfold.ingestion.ingest_records import IngestSummary, added
 from keyfold.ingestion.ingest_run import ingest_under_lock
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD
@@ -56,6 +57,7 @@ def rebuild(
     began = time.monotonic()
     folder = lakehouse.ingest(stream.name)
     with exclusive(folder, f"ingest of {stream.name}"):
+        give_up_rewrites(lakehouse, stream.name)
         record = folder / REBUILD
         try:
             if not record.exists():

@@ -9,6 +9,7 @@ HOME/monitoring/<table>/                     Delta: what runs did
 HOME/ingest/<stream>/                        ingest.json, journal/, files/ (files read), ids/ (event ids seen)
 HOME/aside/<stream>-<time>/                  the old tables of a rebuilt stream: delete them yourself
 HOME/aside/<stream>-corrected/               corrected events, while `keyfold correct` shows what would differ
+HOME/rewrites/<id>.json                      a call that changes events, until all that follows from it is done
 HOME/backup/                                 the lock of a running backup
 HOME/live.json                               which generation of each job is live (`live_record`)
 HOME/tables/<table>/                         Delta: the live tables of jobs
@@ -97,6 +98,11 @@ class Lakehouse:
     def backup(self) -> Place:
         """Return the folder whose lock a running backup holds."""
         return self.home / "backup"
+
+    @property
+    def rewrites(self) -> Place:
+        """Return the folder of the records of calls that change events, until they are finished."""
+        return self.home / "rewrites"
 
     def live_table(self, table: str) -> Place:
         """Return the address of a job's table, which stays the same whatever generation fills it."""

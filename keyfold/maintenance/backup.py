@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from deltalake.exceptions import DeltaError
 
 from keyfold.errors import Damaged, KeyfoldError, Misconfigured, NotFound, in_few_lines
+from keyfold.ingestion.event_rewrites import changes_of_events
 from keyfold.keyed.generation.live_record import LIVE
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.files import files_below, new_file, open_found, sweep, sync_folder, write_once
@@ -196,7 +197,7 @@ class _Copy:
     unreadable: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        parts = parts_of(self.lakehouse)
+        parts, changes = parts_of(self.lakehouse), changes_of_events(self.lakehouse)
         for part in parts:
             try:
                 # Before others are listed: with a newer clock, events that the restored job still has to read would be late.
@@ -211,6 +212,9 @@ class _Copy:
             self.files[LIVE] = file
         if parts_of(self.lakehouse) != parts:
             self.fault = self.fault or "jobs were refreshed or streams rebuilt meanwhile"
+        # Tables are copied one after another: an event that was moved meanwhile could be in none of the copies.
+        if changes_of_events(self.lakehouse) != changes:
+            self.fault = self.fault or "events were changed meanwhile"
 
     def _copied(self, file: FoundFile) -> _File | None:
         path = path_below(file.path, self.lakehouse.home)

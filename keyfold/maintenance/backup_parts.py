@@ -1,7 +1,7 @@
 """Say which files of a lakehouse belong to a backup, and in which order they are copied so that they belong together.
 
-A stream's ingest, or a generation of a job, is cut at its newest commit record, as a crash right after that batch leaves it. Not
-copied: `checksums.json`, since the first run on the restored copy records the checksums of the files there.
+A stream's ingest, or a generation of a job, is cut at its newest commit record, as a crash right after that batch leaves it. A call that
+changes events and is not finished is copied with the files that it has written: the next ingest of the restored copy finishes it.
 """
 
 import re
@@ -77,7 +77,7 @@ def parts_of(lakehouse: Lakehouse) -> list[Part]:
         if folder.is_dir():
             # Its position first: the table may have more entries than were there then, and none less.
             parts.append(Part(folder, {folder: ""}, (remembered(folder),)))
-    return [*parts, *(Part(home / name, has_journal=False) for name in ("aside", LANDING))]
+    return [*parts, *(Part(home / name, has_journal=False) for name in (lakehouse.rewrites.name, "aside", LANDING))]
 
 
 def files_of(part: Part, others: Others) -> Iterator[FoundFile]:

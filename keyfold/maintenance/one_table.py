@@ -4,13 +4,15 @@ import json
 import math
 import time as clock
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from keyfold.errors import Damaged, KeyfoldError
+from keyfold.errors import Damaged, KeyfoldError, Locked
+from keyfold.ingestion.event_rewrites import replacing_files, unapplied
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.data_files import STAGED, WrittenFile
 from keyfold.lakehouse.fail_points import fail_point
@@ -35,7 +37,7 @@ class Maintained:
         deleted: number of deleted files.
         retention: the retention period that was applied.
         kept_for: the job for which files were kept longer than requested.
-        not_deleted: why nothing was deleted, if that failed.
+        not_deleted: why nothing was deleted, if that failed, or also not compacted.
     """
 
     files_before: int
@@ -56,6 +58,7 @@ class MaintainedTable:
         written: its files in each commit record that its writer's journal keeps, oldest first.
         time: the column of event times of an event table, by which its files are ordered; None for others.
         is_upsert: whether batches change its rows.
+        stream: of a table of ingest, its stream.
     """
 
     name: str
@@ -63,20 +66,38 @@ class MaintainedTable:
     written: Sequence[Sequence[WrittenFile]] = ()
     time: str | None = None
     is_upsert: bool = False
+    stream: str | None = None
 
 
 def maintain(lakehouse: Lakehouse, table: MaintainedTable, retention: timedelta = RETENTION) -> Maintained:
     """Compact a table, then delete files that are no longer needed.
 
-    Only appends may go on meanwhile: a concurrent upsert or this would fail. So hold the lock of a job with upsert tables.
+    Only appends may go on meanwhile: a concurrent upsert or this would fail. So hold the lock of a job with upsert tables. While events of
+    a stream are changed, or such a call was cut off and is not finished, its tables stay as they are: the call has named their files.
 
     Args:
         lakehouse: the lakehouse of the jobs that read the table.
         table: the table.
         retention: how long replaced files are kept. They are kept longer while a job still has to read them.
     """
+    files = len(DeltaTable(str(table.path)).file_uris())
+    with ExitStack() as lock:
+        if table.stream is not None:
+            try:
+                lock.enter_context(replacing_files(lakehouse, table.stream, timedelta(0)))
+            except Locked as error:
+                return Maintained(files, files, 0, retention, not_deleted=str(error))
+            if waiting := unapplied(lakehouse, table.stream):
+                finish = lakehouse.command("ingest", table.stream)
+                left = (
+                    f"events were {waiting[0].kind} by a call that was cut off; the next ingest finishes it: `{finish}`"
+                )
+                return Maintained(files, files, 0, retention, not_deleted=left)
+        return _maintain(lakehouse, table, retention, files)
+
+
+def _maintain(lakehouse: Lakehouse, table: MaintainedTable, retention: timedelta, files_before: int) -> Maintained:
     path, written = table.path, table.written
-    files_before = len(DeltaTable(str(path)).file_uris())
     compact(path, table.time)
     fail_point("maintenance: files joined")
     deleted, kept_for, obstacle = 0, None, None

@@ -27,6 +27,7 @@ from keyfold.runs.metrics import served
 from keyfold.runs.reports_to_dagster import reported, written_by_ingest
 from keyfold.runs.source_changes import changes_of
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_ingest
+from keyfold.runs.unfinished_changes import end_finished
 from keyfold.schemas import require
 from keyfold.stream import Stream
 from keyfold.times import as_duration
@@ -91,6 +92,7 @@ def ingest(
             on_batch=on_batch,
             max_bytes_per_batch=max_bytes_per_batch,
         )
+    end_finished(lakehouse)
     return replace(summary, warnings=(*summary.warnings, *unreported)) if unreported else summary
 
 

@@ -25,6 +25,7 @@ from keyfold.runs.health import health_of_job
 from keyfold.runs.metrics import served
 from keyfold.runs.reports_to_dagster import reported, written_by_job
 from keyfold.runs.table_maintenance import TableMaintenance, tables_of_job
+from keyfold.runs.unfinished_changes import end_finished, mode_of_run
 from keyfold.schemas import require
 from keyfold.sinks.publisher import Published, Publisher
 
@@ -120,12 +121,15 @@ def run(
     require("run: the lakehouse", lakehouse, Lakehouse, "a Lakehouse, such as Lakehouse('lakehouse')")
     require("run: the job", job, KeyedJob, "a KeyedJob, and not its name")
     job = configured_job(lakehouse, job, mode, parameters)
+    # With the parameters of the live generation, also if a change of events that was cut off has to be finished by a refresh.
+    mode = mode_of_run(lakehouse, job, mode)
     if isinstance(mode, Replay):
         return JobRun(**vars(job_run.run_job(lakehouse, job, mode, options=options, runners=runners)))
     unreported: list[str] = []
     with lineage_reported(job.name, *_read_and_written(lakehouse, job), unreported.append):
         summary = job_run.run_job(lakehouse, job, mode, options=options, runners=runners)
         done = published(summary, Publisher(lakehouse, job))
+    end_finished(lakehouse)
     return replace(done, warnings=(*done.warnings, *unreported))
 
 
@@ -173,6 +177,8 @@ def run_continuously(
         >>> run_continuously(lakehouse, job, stop=stop, metrics="9100")  # doctest: +SKIP
     """
     options, job = options or RunOptions(), configured_job(lakehouse, job)
+    if mode_of_run(lakehouse, job, NEW_EVENTS) != NEW_EVENTS:
+        run(lakehouse, job, options=options, runners=runners)
     publisher = Publisher(lakehouse, job)
     maintenance = TableMaintenance(
         lakehouse,

@@ -18,9 +18,9 @@ from keyfold.ingestion.kafka.kafka_settings import PREFIX
 from keyfold.ingestion.listing import source_place
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
 from keyfold.lakehouse import Lakehouse, is_table
+from keyfold.lakehouse.file_changes import numbered_rows
 from keyfold.lakehouse.presence import named_files
 from keyfold.lakehouse.reading import scan_table
-from keyfold.lakehouse.row_erasure import numbered_rows
 from keyfold.storage.place import Place, to_place
 from keyfold.stream import INGESTED_AT, Stream
 
@@ -52,17 +52,16 @@ def named_lines(lakehouse: Lakehouse, stream: Stream, texts: Sequence[str]) -> l
                 "day1.csv:17"
             )
         lines.append((str(_place_of(lakehouse, stream, file)), int(line)))
-    if twice := next((one for one in lines if lines.count(one) > 1), None):
+    if twice := next((line for line in lines if lines.count(line) > 1), None):
         raise InvalidData(f"line {twice[1]} of {twice[0]} is named twice")
     return lines
 
 
-def stored_events(lakehouse: Lakehouse, table: Place, stream: Stream, lines: Sequence[Line]) -> pl.DataFrame:
+def stored_events(lakehouse: Lakehouse, stream: Stream, lines: Sequence[Line]) -> pl.DataFrame:
     """Read the events of lines again, and find a stored row of each.
 
     Args:
         lakehouse: the lakehouse.
-        table: the event table, or a copy of it.
         stream: the stream, whose ingest is locked.
         lines: the lines, none of whose events was changed since.
 
@@ -75,6 +74,7 @@ def stored_events(lakehouse: Lakehouse, table: Place, stream: Stream, lines: Seq
     if not lines:
         return pl.DataFrame(stream.event_schema.empty_table()).with_columns(**_nowhere())
     landed = pl.concat([_landed(lakehouse, stream, file, lines) for file in dict.fromkeys(file for file, _ in lines)])
+    table = lakehouse.events(stream.name)
     # The first event with a content takes the first row with it, the second the second.
     nth = pl.int_range(pl.len()).over("#content").alias("#nth")
     asked = landed.select("#file", "#line", _content(stream, is_landed=True)).with_columns(nth)
@@ -105,8 +105,20 @@ def taken_out(lakehouse: Lakehouse, stream: Stream) -> set[Line]:
     """Return the lines whose events were taken out into quarantine."""
     if not is_table(table := lakehouse.quarantine(stream.name)):
         return set()
-    is_one = pl.col("reason").str.starts_with(_TAKEN_OUT) & pl.col("line").is_not_null()
-    return set(scan_table(table).filter(is_one).select("file", "line").collect().rows())
+    is_moved = pl.col("reason").str.starts_with(_TAKEN_OUT) & pl.col("line").is_not_null()
+    return set(scan_table(table).filter(is_moved).select("file", "line").collect().rows())
+
+
+def corrected_lines(lakehouse: Lakehouse, stream: Stream, since: datetime | None = None) -> set[Line]:
+    """Return the lines whose events were corrected, by all calls, or by those that were decided since a time."""
+    table = lakehouse.monitoring("edits")
+    if not is_table(table):
+        return set()
+    edits = scan_table(table).filter(pl.col("what") == "corrected", pl.col("of") == stream.name)
+    if since is not None:
+        edits = edits.filter(pl.col("at") >= since)
+    entries = edits.select("keys").collect().rows()
+    return {(key.get("file"), key.get("line")) for (keys,) in entries for key in json.loads(keys)}
 
 
 def check_as_landed(lakehouse: Lakehouse, stream: Stream, lines: Sequence[Line]) -> None:
@@ -115,13 +127,7 @@ def check_as_landed(lakehouse: Lakehouse, stream: Stream, lines: Sequence[Line])
     Raises:
         InvalidData: one was.
     """
-    table = lakehouse.monitoring("edits")
-    if not is_table(table):
-        return
-    edits = (
-        scan_table(table).filter(pl.col("what") == "corrected", pl.col("of") == stream.name).select("keys").collect()
-    )
-    corrected = {(key.get("file"), key.get("line")) for (keys,) in edits.rows() for key in json.loads(keys)}
+    corrected = corrected_lines(lakehouse, stream)
     for file, line in lines:
         if (file, line) in corrected:
             raise InvalidData(
@@ -139,12 +145,12 @@ def _place_of(lakehouse: Lakehouse, stream: Stream, file: str) -> Place:
         path = file.removeprefix(f"{landing}/")
         if path not in paths:
             continue
-        place, known = landing / path, known_files(lakehouse, stream.name, landing)[path]
+        place, read = landing / path, known_files(lakehouse, stream.name, landing)[path]
         if not place.exists():
             raise NotFound(
                 f"{place} is gone: an event without event_id is found by its line there; nothing was changed"
             )
-        if place.stat().st_size != known.size:
+        if place.stat().st_size != read.size:
             raise InvalidData(
                 f"{place} has changed since it was read, so that its lines are others; nothing was changed"
             )
@@ -159,15 +165,15 @@ def _landed(lakehouse: Lakehouse, stream: Stream, file: str, lines: Sequence[Lin
     """Read the events at lines of a file, with `#file` and `#line`. A time that is the arrival is `_UNTIMED`."""
     wanted = {line for other, line in lines if other == file}
     landings = [source_place(lakehouse, source) for source in all_known_files(lakehouse, stream.name)]
-    landing = next(one for one in landings if file.startswith(f"{one}/"))
-    found = list[pl.DataFrame]()
+    landing = next(place for place in landings if file.startswith(f"{place}/"))
+    frames = list[pl.DataFrame]()
     try:
         for rows in parse_file(stream, to_place(file), _UNTIMED, landing):
             numbered = rows.accepted.with_columns(pl.lit(file).alias("#file"), pl.Series("#line", rows.lines, pl.Int64))
-            found.append(numbered.filter(pl.col("#line").is_in(list(wanted))))
+            frames.append(numbered.filter(pl.col("#line").is_in(list(wanted))))
     except UnreadableFileError as error:
         raise InvalidData(f"{file} was read, and cannot be now: {error}; nothing was changed") from None
-    events = pl.concat(found)
+    events = pl.concat(frames)
     if lacking := sorted(wanted.difference(events["#line"])):
         raise NotFound(
             f"line {lacking[0]} of {file} is no event of {stream.name}: see quarantine.{stream.name}; nothing was changed"

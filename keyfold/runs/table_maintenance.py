@@ -118,7 +118,8 @@ def tables_of_ingest(lakehouse: Lakehouse, stream: Stream) -> list[MaintainedTab
     """Return a stream's event table and quarantine."""
     batches = ingest_journal(lakehouse, stream.name).recent()
     written = {name: [done.tables.get(name, ()) for done in batches] for name in ("events", "quarantine")}
+    events, quarantine = lakehouse.events(stream.name), lakehouse.quarantine(stream.name)
     return [
-        MaintainedTable(f"events.{stream.name}", lakehouse.events(stream.name), written["events"], stream.event_time),
-        MaintainedTable(f"quarantine.{stream.name}", lakehouse.quarantine(stream.name), written["quarantine"]),
+        MaintainedTable(f"events.{stream.name}", events, written["events"], time=stream.event_time, stream=stream.name),
+        MaintainedTable(f"quarantine.{stream.name}", quarantine, written["quarantine"], stream=stream.name),
     ]

@@ -17,7 +17,7 @@ from keyfold.cli import run as run_command
 from keyfold.journal import journal
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job_run import RunOptions
-from keyfold.lakehouse import carrying, commits, fail_points, row_erasure
+from keyfold.lakehouse import carrying, commits, fail_points, file_changes
 from keyfold.runs.ingests import ingest
 from keyfold.storage import bucket, lease
 from spark_jobs.jobs.registry import JOBS
@@ -49,7 +49,7 @@ def freeze_behind_look() -> None:
         if next(looks) == wanted:
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    for module in (bucket, commits, carrying, row_erasure):
+    for module in (bucket, commits, carrying, file_changes):
         setattr(module, "check_held", look)  # noqa: B010 - each has it by name
 
 

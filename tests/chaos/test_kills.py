@@ -33,10 +33,7 @@ SCENE_OF = {
     "fill": "move of state",
     "promote": "branch and promotion",
     "rebuild": "rebuild",
-    "erasure": "erasure",
-    "quarantine": "quarantine",
-    "added": "quarantine",
-    "index": "quarantine",
+    "rewrite": "quarantine",
     "maintenance": "maintenance",
 }
 

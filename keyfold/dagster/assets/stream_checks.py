@@ -19,9 +19,9 @@ from keyfold.ingestion.drift import find_drift, newest_files
 from keyfold.ingestion.ingest_records import IngestDone
 from keyfold.ingestion.landing import landing_folder
 from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.file_changes import erased_rows
 from keyfold.lakehouse.presence import absent_files
 from keyfold.lakehouse.reading import count_rows, scan_table
-from keyfold.lakehouse.row_erasure import erased_rows
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 

@@ -100,8 +100,7 @@ def changes_for(job: str, declared: Input, table: Place, position: Position | No
         except RowsChangedError as error:
             raise Damaged(
                 f"job {job}: rows of {declared.table} were changed or deleted after it had begun to read them ({error}), and "
-                "results that they led to cannot be undone one by one. If a move to quarantine, an erasure or a correction was cut off, repeat it; "
-                f"otherwise check that the event table is right, then {REMEDY}"
+                f"results that they led to cannot be undone one by one; check that the event table is right, then {REMEDY}"
             ) from None
 
 

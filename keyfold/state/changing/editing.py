@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from keyfold.errors import Damaged, InvalidData, NotFound, counted
+from keyfold.journal.audit import Author, record_edit
 from keyfold.keyed.calling.slots import distinct, slots_of
 from keyfold.keyed.execution.batches import Batches
 from keyfold.keyed.execution.writing_state import ChangeRows, changed_state
@@ -23,7 +24,6 @@ from keyfold.keyed.rows.codec import empty, polars_schema
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.privacy import masked
 from keyfold.runners import Runners
-from keyfold.state.changing.audit import Author, record_edit
 from keyfold.state.making.mapping import StateMapping, as_state, check_rows, private_in_state
 from keyfold.state.reading.reader import read_state
 from keyfold.state.rows.keys import Key, WantedKeys, wanted_keys

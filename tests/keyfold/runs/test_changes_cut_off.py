@@ -1,69 +1,43 @@
 """A change of events by id is cut off at each point, repeated, and the event lands again: none is lost, and none counted twice."""
 
-import json
 import shutil
-from datetime import timedelta
+from functools import partial
 
 import polars as pl
 import pytest
 
+import keyfold
 from keyfold.errors import NotFound
-from keyfold.ingestion import ingest_totals
-from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.lakehouse import fail_points
-from keyfold.lakehouse.reading import count_rows
-from keyfold.lakehouse.row_erasure import erased_rows
-from keyfold.runs.correcting import correct
-from keyfold.runs.erasing import erase
-from keyfold.runs.quarantining import quarantine
-from keyfold.state.changing.audit import Author
-from keyfold.stream import Stream
-from tests.keyfold.keyed.toy_jobs import windows
+from keyfold.runs.event_changes import correct, erase
+from tests.keyfold.runs.changes_of_clicks import (
+    AGAIN,
+    BEFORE,
+    BY,
+    CHANGED,
+    CLICKS,
+    EVENT,
+    JOB,
+    LATE,
+    PREPARED,
+    QUARANTINED,
+    REFRESHED,
+    REPLACED,
+    REST,
+    CutOff,
+    calls_left,
+    clicks_of_jobs,
+    cut_at,
+    ingested_clicks,
+    rows_of,
+    stored,
+    take_out,
+)
 from tests.lake import Lake
-from tests.shop import CLICK, START
-
-CLICKS = Stream(
-    "clicks",
-    CLICK,
-    "at",
-    event_id=("user", "at"),
-    future_bound=timedelta(days=4000),
-)
-JOB, LATE = windows(stream=CLICKS), windows(stream=CLICKS, name="late")
-BY = Author("ann@example.org", "a click of nobody")
-BEFORE, EVENT, AGAIN = [("ann", 1, 1), ("cat", 3, 3)], ("bob", 2, 666), ("bob", 2, 6)
-
-INDEXED = ("index: ids written", "index: amended")
-QUARANTINED = (
-    "added: named",
-    "added: committed",
-    "quarantine: in both tables",
-    "erasure: files written",
-    "erasure: committed",
-    "quarantine: taken out",
-    *INDEXED,
-)
-REPLACED = ("erasure: files written", "erasure: committed", *INDEXED)
-REFRESHED = ("done: after", "generation: live")
-
-
-class CutOff(Exception):
-    """Passes through code that has a remedy for an OSError, as a kill does."""
-
-
-def rows_of(*rows):
-    at = [START + timedelta(minutes=minute) for _, minute, _ in rows]
-    return pl.DataFrame({"user": [user for user, *_ in rows], "at": at, "clicks": [clicks for *_, clicks in rows]})
 
 
 @pytest.fixture(scope="module")
 def ingested(tmp_path_factory):
-    """Events of four people in two files, of which a job has read the first."""
-    lake = Lake(tmp_path_factory.mktemp("ingested") / "home")
-    lake.land(CLICKS, rows_of(*BEFORE))
-    lake.run(LATE)
-    lake.land(CLICKS, rows_of(EVENT, ("dan", 4, 4)))
-    return lake
+    return ingested_clicks(tmp_path_factory.mktemp("ingested") / "home")
 
 
 @pytest.fixture
@@ -72,6 +46,11 @@ def lake(ingested, tmp_path):
     lake = Lake(tmp_path / "home")
     lake.landed = ingested.landed
     return lake
+
+
+@pytest.fixture
+def cut(monkeypatch):
+    return partial(cut_at, monkeypatch)
 
 
 @pytest.fixture(params=[False, True], ids=["no job has read it", "a job has read it"])
@@ -83,74 +62,49 @@ def jobs(lake, request):
     return [LATE, JOB]
 
 
-@pytest.fixture
-def cut(monkeypatch):
-    """Cut a call off when it comes to a point for the first time; return whether it came there."""
-
-    def cut_at(point, error, call):
-        def act(reached):
-            if reached == point:
-                raise error
-
-        with monkeypatch.context() as patch:
-            patch.setattr(fail_points, "act", act)
-            try:
-                call()
-            except Exception as raised:
-                if "cut off here" not in f"{raised!r} {raised.__cause__!r}":
-                    raise
-                return True
-        return False
-
-    return cut_at
-
-
-def stored(lake):
-    """The events, and the quarantined ones, once it is checked that the counts of ingest with later moves are those of the tables."""
-    tables = lake.lakehouse.events("clicks"), lake.lakehouse.quarantine("clicks")
-    totals = ingest_totals(lake.lakehouse, CLICKS)
-    assert [count_rows(table) + erased_rows(table) for table in tables] == [totals.accepted, totals.quarantined]
-    rejects = pl.read_delta(str(tables[1]))["raw"]
-    return (
-        sorted(lake.rows("events.clicks", "user", "clicks")),
-        sorted((raw["user"], raw["clicks"]) for raw in map(json.loads, rejects)),
-    )
-
-
-def clicks_of_jobs(lake, jobs):
-    """The clicks that each job has counted of each user once all time has passed."""
-    counted = []
-    for job in jobs:
-        lake.run(job, Incremental(START + timedelta(days=1)))
-        counted.append(sorted((user, clicks) for user, *_, clicks in lake.rows(job.name)))
-    return counted
-
-
-REST = [("ann", 1), ("cat", 3), ("dan", 4)]
 ERRORS = pytest.mark.parametrize("error", [OSError(5, "cut off here"), CutOff("cut off here")], ids=["failure", "kill"])
 
 
-def take_out(lake, jobs, *users):
-    ids = [json.dumps({"user": user, "at": f"2026-01-01T00:0{minute}:00Z"}) for user, minute in users]
-    return quarantine(lake.lakehouse, CLICKS, jobs, ids, BY, yes=True, runners=lake.session)
+def files_of_tables(lake):
+    return [path for path in lake.lakehouse.home.rglob("*.parquet") if "landing" not in path.parts]
 
 
 @ERRORS
-@pytest.mark.parametrize("point", ["quarantine: plans withdrawn", *QUARANTINED, *REFRESHED])
+@pytest.mark.parametrize("point", [*PREPARED, *QUARANTINED, *REFRESHED])
 def test_an_event_of_a_quarantine_that_was_cut_off_and_repeated_can_land_again(lake, jobs, cut, point, error):
     is_cut = cut(point, error, lambda: take_out(lake, jobs, ("bob", 2)))
     assert is_cut == (point != "done: after" or JOB in jobs)
     # A call that was not cut off, or after its last write, leaves nothing to do.
-    if not is_cut or point == "generation: live":
+    if not is_cut or point == "rewrite: ended":
         with pytest.raises(NotFound, match="has the id"):
             take_out(lake, jobs, ("bob", 2))
     else:
         take_out(lake, jobs, ("bob", 2))
+    assert not calls_left(lake)
     assert stored(lake) == (REST, [("bob", 666)])
     lake.land(CLICKS, rows_of(AGAIN, ("cat", 3, 3)))
     assert stored(lake) == (sorted([*REST, ("bob", 6)]), [("bob", 666)])
     # It is known from now on.
     lake.land(CLICKS, rows_of(AGAIN))
+    assert stored(lake) == (sorted([*REST, ("bob", 6)]), [("bob", 666)])
+    assert clicks_of_jobs(lake, jobs) == [sorted([*REST, ("bob", 6)])] * len(jobs)
+
+
+@pytest.mark.parametrize("point", [*QUARANTINED, "done: after", "generation: live"])
+@pytest.mark.parametrize("first", ["ingest", "run"])
+def test_a_quarantine_that_was_cut_off_is_finished_by_the_next_ingest_and_the_next_runs(lake, jobs, cut, point, first):
+    assert cut(point, CutOff("cut off here"), lambda: take_out(lake, jobs, ("bob", 2))) == (
+        point != "done: after" or JOB in jobs
+    )
+    if first == "ingest":
+        # The event lands again, right, before anybody repeats the call: it is no duplicate of the one that was taken out.
+        lake.land(CLICKS, rows_of(AGAIN, ("cat", 3, 3)))
+    for job in jobs:
+        keyfold.run(lake.lakehouse, job, runners=lake.session)
+    if first == "run":
+        assert stored(lake) == (REST, [("bob", 666)])
+        lake.land(CLICKS, rows_of(AGAIN, ("cat", 3, 3)))
+    assert not calls_left(lake)
     assert stored(lake) == (sorted([*REST, ("bob", 6)]), [("bob", 666)])
     assert clicks_of_jobs(lake, jobs) == [sorted([*REST, ("bob", 6)])] * len(jobs)
 
@@ -166,9 +120,9 @@ def test_a_quarantine_of_other_events_in_between_does_not_undo_what_is_left_to_d
     assert clicks_of_jobs(lake, jobs) == [sorted([*REST, ("bob", 6)])] * len(jobs)
 
 
-@ERRORS
-@pytest.mark.parametrize("point", [*REPLACED, *REFRESHED])
-def test_a_correction_that_was_cut_off_and_repeated_is_known_to_ingest(lake, jobs, cut, point, error, tmp_path):
+@pytest.mark.parametrize("point", [*PREPARED, *REPLACED, *REFRESHED])
+@pytest.mark.parametrize("by", ["the same call", "ingest and runs"])
+def test_a_correction_that_was_cut_off_is_finished_and_known_to_ingest(lake, jobs, cut, point, by, tmp_path):
     rows_of(AGAIN).write_parquet(tmp_path / "right.parquet")
 
     def fix():
@@ -176,8 +130,14 @@ def test_a_correction_that_was_cut_off_and_repeated_is_known_to_ingest(lake, job
             lake.lakehouse, CLICKS, jobs, str(tmp_path / "right.parquet"), BY, yes=True, runners=lake.session
         )
 
-    assert cut(point, error, fix)
-    fix()
+    assert cut(point, CutOff("cut off here"), fix) == (point != "done: after" or JOB in jobs)
+    if by == "the same call" or point in PREPARED:
+        fix()
+    else:
+        lake.land(CLICKS, rows_of(("cat", 3, 3)))
+        for job in jobs:
+            keyfold.run(lake.lakehouse, job, runners=lake.session)
+    assert not calls_left(lake)
     right = sorted([*REST, ("bob", 6)])
     assert stored(lake) == (right, [])
     # What is right is a copy, and what was wrong is not accepted.
@@ -188,10 +148,10 @@ def test_a_correction_that_was_cut_off_and_repeated_is_known_to_ingest(lake, job
     assert clicks_of_jobs(lake, jobs) == [right] * len(jobs)
 
 
-@ERRORS
-@pytest.mark.parametrize("point", ["erasure: files written", "erasure: committed", *REFRESHED])
-def test_what_an_erasure_erases_that_was_cut_off_and_repeated_is_as_after_one_that_was_not(
-    lake, jobs, cut, point, error, tmp_path
+@pytest.mark.parametrize("point", [*PREPARED, *CHANGED, *REFRESHED])
+@pytest.mark.parametrize("by", ["the same call", "ingest and runs"])
+def test_what_an_erasure_erases_that_was_cut_off_and_finished_is_as_after_one_that_was_not(
+    lake, jobs, cut, point, by, tmp_path
 ):
     shutil.copytree(str(lake.lakehouse.home), tmp_path / "other")
     other = Lake(tmp_path / "other")
@@ -200,9 +160,17 @@ def test_what_an_erasure_erases_that_was_cut_off_and_repeated_is_as_after_one_th
     def remove(one):
         return erase(one.lakehouse, CLICKS, jobs, {"user": ["bob"]}, BY, yes=True, runners=one.session)
 
-    assert cut(point, error, lambda: remove(lake))
+    assert cut(point, CutOff("cut off here"), lambda: remove(lake))
+    if by == "the same call" or point in PREPARED:
+        remove(lake)
+    else:
+        lake.land(CLICKS, rows_of(("cat", 3, 3)))
+        for job in jobs:
+            keyfold.run(lake.lakehouse, job, runners=lake.session)
+    remove(other)
     for one in (lake, other):
-        remove(one)
+        assert not calls_left(one)
+        assert not any("bob" in str(pl.read_parquet(path).rows()) for path in files_of_tables(one))
         assert stored(one) == (REST, [])
         one.land(CLICKS, rows_of(EVENT, ("eve", 5, 5)))
     assert stored(lake) == stored(other)

@@ -7,10 +7,11 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
+import keyfold
 from keyfold.errors import KeyfoldError
+from keyfold.journal.audit import Author
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.runs.correcting import correct
-from keyfold.state.changing.audit import Author
+from keyfold.runs.event_changes import correct
 from keyfold.stream import Rule, Stream
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.lake import Lake
@@ -70,14 +71,14 @@ def test_what_was_corrected_is_as_if_it_had_been_right_from_the_beginning(lake, 
     table = lake.lakehouse.events("clicks")
     version = DeltaTable(str(table)).version()
     files = contents(lake.lakehouse.home)
-    # What a dry run that was killed leaves.
+    # What a look that was killed leaves.
     (lake.lakehouse.home / "aside" / "clicks-corrected" / "_delta_log").mkdir(parents=True)
     shown = correct(lake.lakehouse, CLICKS, [JOB], right, BY, runners=lake.session)
-    assert (shown.events, shown.replaced, shown.jobs, shown.runs) == (3, 2, ("windows",), ())
-    assert [shown.before["clicks"].to_list(), shown.after["clicks"].to_list()] == [[100, 7], [2, 3]]
+    assert (shown.rows, shown.jobs, shown.runs) == ({"events.clicks": 2}, ("windows",), ())
+    assert [side["clicks"]["clicks"].to_list() for side in (shown.before, shown.after)] == [[100, 7], [2, 3]]
     assert contents(lake.lakehouse.home) == files
     done = correct(lake.lakehouse, CLICKS, [JOB], right, BY, yes=True, runners=lake.session)
-    assert done.replaced == 2
+    assert done.rows == shown.rows
     for one in (shown, done):
         change = one.tables["windows"]
         assert (change.counts.changed, change.counts.added, change.counts.removed) == (1, 0, 0)
@@ -99,18 +100,23 @@ def test_what_was_corrected_is_as_if_it_had_been_right_from_the_beginning(lake, 
     assert [json.loads(raw)["clicks"] for raw in refused["raw"]] == [100]
 
 
-@pytest.mark.parametrize("point", ["erasure: files written", "erasure: committed", "done: after", "generation: live"])
-def test_a_correction_that_was_cut_off_is_finished_by_the_same_call_and_no_job_runs_before(
-    lake, right, cut_power, point
+@pytest.mark.parametrize(
+    "point",
+    ["rewrite: files written", "rewrite: decided", "rewrite: events changed", "done: after", "generation: live"],
+)
+@pytest.mark.parametrize("by_run", [False, True], ids=["by the same call", "by the next run"])
+def test_a_correction_that_was_cut_off_is_finished_by_the_same_call_and_by_the_next_run(
+    lake, right, cut_power, point, by_run
 ):
     def again():
         return correct(lake.lakehouse, CLICKS, [JOB], right, BY, yes=True, runners=lake.session)
 
     assert cut_power(point, again)
-    if point in ("erasure: committed", "done: after"):
-        with pytest.raises(KeyfoldError, match=r"changed or deleted.*a correction was cut off, repeat it"):
-            lake.run(JOB)
-    again()
+    if by_run:
+        keyfold.run(lake.lakehouse, JOB, runners=lake.session)
+    if not by_run or point == "rewrite: files written":
+        again()
+    assert not list((lake.lakehouse.home / "rewrites").glob("*.json"))
     assert ended(lake) == [(user, START + timedelta(minutes=at), clicks) for user, at, clicks in OF_RIGHT]
 
 

@@ -9,15 +9,15 @@ from deltalake import DeltaTable
 from pydantic import ValidationError
 
 from keyfold.errors import KeyfoldError
+from keyfold.journal.audit import Author
 from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.generation.batch_records import PlannedFile
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse.data_files import WrittenFile
-from keyfold.lakehouse.row_erasure import forget
+from keyfold.lakehouse.file_changes import forget
 from keyfold.maintenance import MaintainedTable, maintain
-from keyfold.runs.erasing import erase
-from keyfold.state.changing.audit import Author
+from keyfold.runs.event_changes import erase
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.job_histories import put

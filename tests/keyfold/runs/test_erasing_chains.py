@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 
 from keyfold import Input, KeyedJob, Step
+from keyfold.journal.audit import Author, digest
 from keyfold.keyed.conservation import assert_nothing_lost
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.tables import Append
+from keyfold.lakehouse.file_changes import erased_rows
 from keyfold.lakehouse.files import remove_tree
-from keyfold.lakehouse.row_erasure import erased_rows
-from keyfold.runs.erasing import erase
-from keyfold.state.changing.audit import Author, digest
+from keyfold.runs.event_changes import erase
 from keyfold.stream import TIMESTAMP
 from tests.chained_jobs import CLICKS_OF_HOUR, DAILY, HOURLY, Chain
 from tests.keyfold.runs.test_erasing import files_that_hold
@@ -138,8 +138,10 @@ def test_a_person_is_erased_all_down_the_chain_which_goes_on_as_if_there_had_bee
 @pytest.mark.parametrize(
     ("point", "count"),
     [
-        ("erasure: files written", 1),
-        ("erasure: committed", 1),
+        ("rewrite: files written", 1),
+        ("rewrite: decided", 1),
+        ("rewrite: events changed", 1),
+        ("rewrite: applied", 1),
         # How new generations go live together is tried in `test_chains`.
         ("done: after", 3),
         ("generation: live", 1),

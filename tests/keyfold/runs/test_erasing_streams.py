@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from keyfold import Lakehouse, Locked, Stream, ingest, required, run
+from keyfold.journal.audit import Author
 from keyfold.lakehouse import exclusive
 from keyfold.operators import count, interval_join, windows
-from keyfold.runs.erasing import erase
-from keyfold.state.changing.audit import Author
+from keyfold.runs.event_changes import erase
 from tests.lake import LOCAL
 
 BY = Author("dpo@example.org", "request 17")

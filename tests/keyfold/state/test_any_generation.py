@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from keyfold.errors import NotFound
+from keyfold.journal.audit import Author
 from keyfold.keyed.conservation import assert_nothing_lost
 from keyfold.keyed.execution import generation_sources, operator, writing_state
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.state_parts.part_rows import Sizes
 from keyfold.runners import Runners
-from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from keyfold.errors import KeyfoldError
+from keyfold.journal.audit import Author
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
-from keyfold.runs.erasing import erase
-from keyfold.state.changing.audit import Author
+from keyfold.runs.event_changes import erase
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from keyfold.state.changing.promoting import promote

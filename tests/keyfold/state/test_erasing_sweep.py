@@ -18,18 +18,18 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold.ingestion import ingest_totals, rebuild
+from keyfold.journal.audit import Author
 from keyfold.keyed.generation.generation_record import read_record
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.row_erasure import erased_rows
+from keyfold.lakehouse.file_changes import erased_rows
 from keyfold.maintenance.checking import check
 from keyfold.maintenance.compaction import compact
 from keyfold.privacy import MASK
 from keyfold.runners import Runners
 from keyfold.runs import ingest
-from keyfold.runs.erasing import erase
-from keyfold.state.changing.audit import Author
+from keyfold.runs.event_changes import erase
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.stream import Stream
 from spark_jobs.streams import STREAMS

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from keyfold import Input, KeyedJob, Misconfigured, Step
+from keyfold.journal.audit import Author
 from keyfold.keyed.conservation import assert_nothing_lost
 from keyfold.keyed.job.building import build_job, with_parameters
 from keyfold.keyed.job.inputs import STEP_DECIDES
@@ -15,8 +16,7 @@ from keyfold.keyed.job.parameters import JobParameters
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.tables import Append
 from keyfold.lakehouse.files import remove_tree
-from keyfold.runs.erasing import erase
-from keyfold.state.changing.audit import Author
+from keyfold.runs.event_changes import erase
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap

@@ -1,10 +1,10 @@
 """Model totals when a person is erased; their rows are those of `test_any_history.py`."""
 
+from keyfold.journal.audit import Author
 from keyfold.keyed.conservation import assert_nothing_lost
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job_run import run_job
-from keyfold.runs.erasing import erase
-from keyfold.state.changing.audit import Author
+from keyfold.runs.event_changes import erase
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.streams import SALES
 from tests.keyfold.state.job_histories import put

@@ -9,6 +9,7 @@ import pytest
 
 from keyfold import TestHarness
 from keyfold.errors import KeyfoldError
+from keyfold.journal.audit import Author
 from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.contract import KeyedJob
@@ -18,8 +19,7 @@ from keyfold.keyed.job.step import Step
 from keyfold.keyed.job.tables import Append
 from keyfold.operators import Last, Lateness, count, rows, totals
 from keyfold.operators import windows as windows_of
-from keyfold.runs.erasing import erase
-from keyfold.state.changing.audit import Author
+from keyfold.runs.event_changes import erase
 from keyfold.state.changing.moving import plan_change
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import Stream

@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 
 from keyfold.errors import Damaged, InvalidData, KeyfoldError
+from keyfold.journal.audit import Author
 from keyfold.keyed.conservation import assert_nothing_lost
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.backup import back_up, restore
 from keyfold.maintenance.checking import check
-from keyfold.state.changing.audit import Author
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.differences import diff_states
 from keyfold.state.reading.reader import read_state

@@ -1,4 +1,4 @@
-"""Record who changed state by hand, when and why, in the append-only table `monitoring.edits`."""
+"""The audit: record who changed state or events by hand, when and why, in the append-only table `monitoring.edits`."""
 
 import hashlib
 import json
@@ -14,9 +14,9 @@ from keyfold.errors import Misconfigured
 from keyfold.lakehouse import Lakehouse, create_table, exclusive, is_table
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file
+from keyfold.lakehouse.file_changes import commit_change, forget, prepare_change, rows_with_positions
 from keyfold.lakehouse.positions import is_as_remembered, remember_position, remembered
 from keyfold.lakehouse.reading import scan_table
-from keyfold.lakehouse.row_erasure import change_rows, forget
 from keyfold.stream import TIMESTAMP
 
 EDITS = pa.schema(
@@ -24,13 +24,13 @@ EDITS = pa.schema(
         required("at", TIMESTAMP, "When it was done (UTC)"),
         required("who", pa.string(), "Who did it, as they said"),
         required("why", pa.string(), "Why, as they said"),
-        required("what", pa.string(), "corrected, removed or erased"),
-        required("of", pa.string(), "The job, or for an erasure the stream"),
+        required("what", pa.string(), "corrected, removed, quarantined or erased"),
+        required("of", pa.string(), "The job, or of events the stream"),
         column("generation", pa.string(), "That is live since, of a job"),
         required(
             "keys",
             pa.string(),
-            "Which keys, private columns masked; of an erasure, by column the SHA-256 of its values, or the mask",
+            "Which keys or events, private columns masked; of an erasure, by column the SHA-256 of its values, or the mask",
         ),
         required("rows", pa.string(), "Rows that changed or went, by place, as JSON"),
     ]
@@ -65,18 +65,24 @@ def record_edit(
     keys: Sequence[Mapping[str, object]] | Mapping[str, str],
     rows: Mapping[str, int],
     generation: str | None = None,
+    at: datetime | None = None,
 ) -> None:
-    """Add an entry to `monitoring.edits`, whose columns say what the arguments are."""
+    """Add an entry to `monitoring.edits`, whose columns say what the arguments are.
+
+    With `at`, nothing is done if there is an entry of that time, so that the call may be repeated.
+    """
     table = lakehouse.monitoring("edits")
     # Wait for the lock: other jobs may be committing an entry.
     with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
         create_table(table, EDITS)
+        if at is not None and scan_table(table).filter(pl.col("at") == at).head(1).collect().height:
+            return
         if not remembered(table).exists():
             remember_position(table)
         # The loss of earlier entries must not be hidden by a new one.
         is_whole = is_as_remembered(table)
         entry = {
-            "at": datetime.now(UTC),
+            "at": at or datetime.now(UTC),
             "who": author.who,
             "why": author.why,
             "what": what,
@@ -93,12 +99,12 @@ def record_edit(
             remember_position(table)
 
 
-def mask_in_edits(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, dry_run: bool) -> int:
+def mask_in_edits(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, yes: bool) -> int:
     """Mask keys in `monitoring.edits` that have one of the values in every named column of the key; returns the number of entries.
 
     Args:
         values: values by column.
-        dry_run: only count.
+        yes: mask them; without it, only count.
     """
     table = lakehouse.monitoring("edits")
     if not is_table(table):
@@ -111,13 +117,14 @@ def mask_in_edits(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, 
         return keys if hidden == recorded else json.dumps(hidden)
 
     masked = pl.col("keys").map_elements(mask, pl.String)
-    is_masked = masked != pl.col("keys")
     with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
-        count = scan_table(table).select(is_masked.sum()).collect().item()
-        if not dry_run:
-            change_rows(table, lambda rows: rows.filter(is_masked), lambda rows: rows.with_columns(keys=masked))
+        entries = rows_with_positions(table, masked != pl.col("keys"), ())
+        if yes:
+            if entries.height:
+                files = entries["#path"].unique()
+                commit_change(table, prepare_change(table, files, lambda rows: rows.with_columns(keys=masked)))
             forget(table)
-    return int(count)
+    return entries.height
 
 
 def _has(key: Mapping[str, object], values: Mapping[str, Sequence[str]]) -> bool:

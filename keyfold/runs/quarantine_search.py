@@ -1,4 +1,4 @@
-"""Erase values in ingest's tables and records: event table, quarantine and file names.
+"""Search values in a stream's quarantine and the names of its landing files, and erase them there.
 
 Quarantined lines are searched by their decoded fields: a line is erased if it has a value at the place of each named column. Where it
 has nothing at that place, names and values that no column takes are searched for the values as words, since a column by another name
@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
+from deltalake import DeltaTable
 
-from keyfold.errors import InvalidData
 from keyfold.exact_cast import exact_cast
 from keyfold.ingestion.erased_names import Holds, erased_name, holds_any, is_erased
 from keyfold.ingestion.inspection import all_known_files, ingest_journal
@@ -24,75 +24,72 @@ from keyfold.ingestion.listing import source_place
 from keyfold.ingestion.parsing.csv_lines import read_row
 from keyfold.ingestion.parsing.mapping import path_value
 from keyfold.lakehouse import Lakehouse, is_table
-from keyfold.lakehouse.reading import scan_table
-from keyfold.lakehouse.row_erasure import change_rows, erase_rows, forget
-from keyfold.state.rows.keys import wanted_keys
+from keyfold.lakehouse.file_changes import POSITION, FileChange, numbered_rows, prepare_change
+from keyfold.lakehouse.presence import named_files
+from keyfold.runs.chosen_events import typed_values
 from keyfold.storage.place import Place, path_below, to_place
 from keyfold.stream import Stream
 
 ABSENT, FOUND, UNKNOWN = 0, 1, 2
 
 
-def typed_values(stream: Stream, texts: Mapping[str, Sequence[str]]) -> dict[str, pl.Series]:
-    """Parse values as the types of their columns.
+class Quarantine:
+    """The quarantine and the file names of a stream, in which values are searched and erased.
 
-    Raises:
-        KeyfoldError: no column is named, the stream has not all of them, or a value does not fit its column.
+    Attributes:
+        lines: number of quarantined lines that have the values.
+        unknown: number of those that stay although they may have them.
+        names: number of landing files whose names hold a value.
     """
-    if not texts or not set(texts).issubset(stream.schema.names):
-        raise InvalidData(
-            f"say what is to be erased by columns of {stream.name}, which are {', '.join(stream.schema.names)}, and not by "
-            f"{', '.join(texts) or 'nothing'}"
+
+    def __init__(self, lakehouse: Lakehouse, stream: Stream, texts: Mapping[str, Sequence[str]]) -> None:
+        """Search the values, by column.
+
+        Raises:
+            InvalidData: as `typed_values`.
+        """
+        self._lakehouse, self._stream = lakehouse, stream
+        self._holds = holds_any(text for values in texts.values() for text in values)
+        known = all_known_files(lakehouse, stream.name)
+        landings = [source_place(lakehouse, source) for source in known if not source.startswith(PREFIX)]
+        self.names = sum(self._holds(path) and not is_erased(path) for paths in known.values() for path in paths)
+        self._file = _new_names(landings, self._holds)
+        self._rows = self._searched(search_lines(stream, texts, landings))
+        counts = self._rows["result"].value_counts()
+        by_result = dict(counts.iter_rows())
+        self.lines, self.unknown = by_result.get(FOUND, 0), by_result.get(UNKNOWN, 0)
+
+    def prepare(self) -> FileChange | None:
+        """Write the quarantine's files without the lines, and with other names of files; None if nothing changes."""
+        lines = self._rows.filter(pl.col("result") == FOUND).lazy()
+        files = self._rows.filter((pl.col("result") == FOUND) | pl.col("is_renamed"))["#path"].unique().to_list()
+        if not files:
+            return None
+        return prepare_change(
+            self._lakehouse.quarantine(self._stream.name),
+            files,
+            lambda rows: rows.join(lines, on=POSITION, how="anti", maintain_order="left").with_columns(file=self._file),
         )
-    wanted = {name: wanted_keys(given, (name,), stream.schema) for name, given in texts.items()}
-    return {name: keys.frames[0][name] for name, keys in wanted.items() if keys is not None}
 
+    def _searched(self, result: pl.Expr) -> pl.DataFrame:
+        """Return the positions of all lines with what was found in them, and whether the name of their file holds a value."""
+        table, columns = self._lakehouse.quarantine(self._stream.name), {"result": pl.Int8, "is_renamed": pl.Boolean}
+        frames = [pl.DataFrame(schema={"#path": pl.String, "#row": pl.UInt32, **columns}).lazy()]
+        if is_table(table):
+            delta = DeltaTable(str(table))
+            is_renamed = self._file.ne_missing(pl.col("file"))
+            frames += [
+                numbered_rows(delta, table, path).select(*POSITION, result=result, is_renamed=is_renamed)
+                for path in named_files(delta)
+            ]
+        return pl.concat(frames).collect()
 
-def erase_in_ingest(
-    lakehouse: Lakehouse, stream: Stream, texts: Mapping[str, Sequence[str]], *, dry_run: bool
-) -> tuple[dict[str, int], int]:
-    """Erase rows of a stream in ingest's tables and records, or only count them. The caller must hold the lock of its ingest.
-
-    Args:
-        texts: the values by column, as text.
-
-    Returns:
-        The number of rows that were found, by place; and of quarantined lines that stay although they may have the values.
-
-    Raises:
-        KeyfoldError: as `typed_values`.
-    """
-    name, rows, unknown, values = stream.name, dict[str, int](), 0, typed_values(stream, texts)
-    which = pl.all_horizontal(pl.col(column).is_in(wanted.implode()) for column, wanted in values.items())
-    holds = holds_any(text for given in texts.values() for text in given)
-    known = all_known_files(lakehouse, name)
-    landings = [source_place(lakehouse, one) for one in known if not one.startswith(PREFIX)]
-    if is_table(table := lakehouse.quarantine(name)):
-        result, file = search_lines(stream, texts, landings), _new_names(landings, holds)
-        counts = dict(scan_table(table).group_by(result.alias("result")).len().collect().iter_rows())
-        rows[f"quarantine.{name}"], unknown = counts.get(FOUND, 0), counts.get(UNKNOWN, 0)
-        if not dry_run:
-            change_rows(
-                table,
-                lambda lines: lines.filter((result == FOUND) | file.ne_missing(pl.col("file"))),
-                lambda lines: lines.filter(result != FOUND).with_columns(file=file),
-            )
-    rows["names of landing files"] = sum(
-        holds(path) and not is_erased(path) for paths in known.values() for path in paths
-    )
-    if is_table(events := lakehouse.events(name)):
-        rows[f"events.{name}"] = scan_table(events).filter(which).select(pl.len()).collect().item()
-    if not dry_run and (folder := lakehouse.ingest(name)).exists():
-        KnownFiles(folder, ingest_journal(lakehouse, name), f"ingest of {name}").rename(holds)
-    if not dry_run and is_table(events):
-        erase_rows(events, which)
-    return rows, unknown
-
-
-def forget_in_ingest(lakehouse: Lakehouse, stream: Stream) -> int:
-    """Delete the files of the tables' older versions; returns the number of deleted files."""
-    tables = (lakehouse.events(stream.name), lakehouse.quarantine(stream.name))
-    return sum(forget(table) for table in tables if is_table(table))
+    def rename_files(self) -> None:
+        """Replace names of landing files that hold a value, in the journal."""
+        folder = self._lakehouse.ingest(self._stream.name)
+        if folder.exists():
+            journal = ingest_journal(self._lakehouse, self._stream.name)
+            KnownFiles(folder, journal, f"ingest of {self._stream.name}").rename(self._holds)
 
 
 def search_lines(stream: Stream, texts: Mapping[str, Sequence[str]], landings: Sequence[Place]) -> pl.Expr:
@@ -104,7 +101,7 @@ def search_lines(stream: Stream, texts: Mapping[str, Sequence[str]], landings: S
             word where no column is.
         landings: the landing folders, for columns that are taken from a file's path.
     """
-    values, words = typed_values(stream, texts), {name: holds_any(given) for name, given in texts.items()}
+    values, words = typed_values(stream, texts), {name: holds_any(wanted) for name, wanted in texts.items()}
 
     places = {name: stream.source(name).names for name in stream.schema.names}
 
@@ -115,15 +112,15 @@ def search_lines(stream: Stream, texts: Mapping[str, Sequence[str]], landings: S
         unplaced = [_unplaced(line or (), places.values()) for line in fields]
         for name, wanted in values.items():
             paths = [_from_path(stream, name, row, landings) for row in rows]
-            given = [
+            held = [
                 [*([path] if path else ()), *(text for place, text in line or () if _is_at(place, places[name]))]
                 for path, line in zip(paths, fields, strict=True)
             ]
-            alike = _alike({text for ones in given for text in ones}, wanted, texts[name])
+            alike = _alike({text for values in held for text in values}, wanted, texts[name])
             for at, (row, line, path) in enumerate(zip(rows, fields, paths, strict=True)):
-                if results[at] == ABSENT or alike.intersection(given[at]):
+                if results[at] == ABSENT or alike.intersection(held[at]):
                     continue
-                if not given[at] and any(map(words[name], _readings(row["raw"]) if line is None else unplaced[at])):
+                if not held[at] and any(map(words[name], _readings(row["raw"]) if line is None else unplaced[at])):
                     continue
                 is_elsewhere = any(map(words[name], _readings(row["raw"] or "")))
                 results[at] = UNKNOWN if is_elsewhere or line is None or path is None else ABSENT
@@ -151,16 +148,16 @@ def _is_at(path: str, names: Sequence[str]) -> bool:
 
 def _unplaced(line: Sequence[tuple[str, str]], places: Collection[Sequence[str]]) -> list[str]:
     """Return the names and values of a line that no column takes."""
-    return [text for one in line if not any(_is_at(one[0], names) for names in places) for text in one]
+    return [text for pair in line if not any(_is_at(pair[0], names) for names in places) for text in pair]
 
 
-def _alike(given: set[str], wanted: pl.Series, texts: Sequence[str]) -> set[str]:
+def _alike(held: set[str], wanted: pl.Series, texts: Sequence[str]) -> set[str]:
     """Return the texts that are one of the values; those that do not fit the column's type are compared as text."""
-    series = pl.Series(sorted(given), dtype=pl.String)
-    found = exact_cast(series, wanted.dtype).is_in(wanted.implode()).fill_null(value=False)
+    series = pl.Series(sorted(held), dtype=pl.String)
+    is_alike = exact_cast(series, wanted.dtype).is_in(wanted.implode()).fill_null(value=False)
     if wanted.dtype != pl.String:
-        found |= series.str.strip_chars().is_in([text.strip() for text in texts])
-    return set(series.filter(found))
+        is_alike |= series.str.strip_chars().is_in([text.strip() for text in texts])
+    return set(series.filter(is_alike))
 
 
 def _fields(raw: str, header: str, delimiter: str) -> list[tuple[str, str]] | None:
@@ -182,11 +179,11 @@ def _fields(raw: str, header: str, delimiter: str) -> list[tuple[str, str]] | No
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, tuple):
-        for name, one in value:
-            yield from _leaves(one, f"{path}.{name}" if path else name)
+        for name, field in value:
+            yield from _leaves(field, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
-        for one in value:
-            yield from _leaves(one, path)
+        for element in value:
+            yield from _leaves(element, path)
     elif value is not None:
         text = value if isinstance(value, str) else json.dumps(value)
         # JSON can hold half of an escaped surrogate pair, which UTF-8 cannot.
@@ -196,8 +193,8 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
 def _readings(raw: str) -> tuple[str, ...]:
     """Return a text that cannot be decoded as it is, and with the escapes of JSON and of CSV undone."""
 
-    def plain(found: re.Match[str]) -> str:
-        return chr(int(found[1], 16)) if found[1] else {"n": "\n", "t": "\t", "r": "\r"}.get(found[2], found[2])
+    def plain(escape: re.Match[str]) -> str:
+        return chr(int(escape[1], 16)) if escape[1] else {"n": "\n", "t": "\t", "r": "\r"}.get(escape[2], escape[2])
 
     unescaped = re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", plain, raw).encode("utf-16", "surrogatepass")
     return raw, unescaped.decode("utf-16", "replace"), raw.replace('""', '"')

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from keyfold.journal.audit import Author, mask_in_edits, record_edit
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.positions import remembered
 from keyfold.lakehouse.reading import count_rows
 from keyfold.maintenance import checking
 from keyfold.maintenance.backup import back_up, restore
 from keyfold.maintenance.checking import check
-from keyfold.state.changing.audit import Author, mask_in_edits, record_edit
 from tests.damages import WRONG_JSON, cut_short, delete, empty, put_wrong_json, zero_some
 
 BY = Author("ann", "a fault of a sensor")
@@ -44,7 +44,7 @@ def damaged(lakehouse: Lakehouse) -> list[str]:
 
 def test_edits_that_are_all_there_are_whole_also_once_keys_are_masked(edited: Lakehouse):
     assert check(edited) == []
-    assert mask_in_edits(edited, {"user": ["user 1"]}, dry_run=False) == 1
+    assert mask_in_edits(edited, {"user": ["user 1"]}, yes=True) == 1
     assert check(edited) == []
     edit(edited)
     assert check(edited) == []

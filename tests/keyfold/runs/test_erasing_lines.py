@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from keyfold.ingestion.erased_names import erased_name, holds_any
 from keyfold.ingestion.parsing import parse_file, parse_messages
-from keyfold.state.erasure import ABSENT, FOUND, UNKNOWN, search_lines
+from keyfold.runs.quarantine_search import ABSENT, FOUND, UNKNOWN, search_lines
 from keyfold.stream import TIMESTAMP, Source, Stream
 from tests.examples import examples
 from tests.schemas import schema_of

@@ -1,0 +1,186 @@
+"""Change rows of a table: its files with such rows are written again, one for one, and replaced in one commit.
+
+A change is prepared first, and committed later, once its caller has recorded it: whoever has the record can commit it. The rows of older
+versions stay, until `forget`. Readers of the table's additions notice that rows were changed, and are refreshed by the caller
+(`runs.event_rewriting`).
+"""
+
+import time
+from collections.abc import Callable, Collection
+from urllib.parse import unquote
+
+import polars as pl
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+from pydantic import BaseModel, ConfigDict
+
+from keyfold.errors import Locked
+from keyfold.lakehouse.commits import NO_HOOKS, add_action, has_taken, make_durable
+from keyfold.lakehouse.data_files import PathBelow, WrittenFile, write_data_file
+from keyfold.lakehouse.presence import named_files
+from keyfold.lakehouse.reading import scan_in_columns
+from keyfold.storage.lease import check_held
+from keyfold.storage.place import Place, stays_below
+
+_ERASED = "keyfold.erased_rows"
+"""The application whose number is that of the rows that are gone: it outlives the log's entries."""
+_CHANGES = "keyfold.changes"
+"""The application whose number is that of the table's changes."""
+
+POSITION = ("#path", "#row")
+"""Columns that tell where a row is: its file, and its number there."""
+
+Rows = Callable[[pl.LazyFrame], pl.LazyFrame]
+
+
+class FileChange(BaseModel):
+    """A change of a table, whose files are written and perhaps not committed yet.
+
+    Attributes:
+        number: its number among the changes of the table.
+        removed: sizes of the files that it replaces, by path.
+        added: the files in their place.
+        gone: number of rows that are gone then; negative if rows are added.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: int
+    removed: dict[PathBelow, int] = {}
+    added: tuple[WrittenFile, ...] = ()
+    gone: int
+
+
+def rows_with_positions(table: Place, which: pl.Expr, columns: Collection[str]) -> pl.DataFrame:
+    """Read the rows of a table that match a condition: their `POSITION`, and some columns.
+
+    All files are asked at once: of most, the footer's statistics say that they have none of the rows.
+    """
+    delta = DeltaTable(str(table))
+    schema, paths = _schema(delta), list(named_files(delta))
+    counts = [scan_in_columns([table / path], schema).filter(which).select(pl.len()) for path in paths]
+    files = [path for path, count in zip(paths, pl.collect_all(counts), strict=True) if count.item()]
+    empty = pl.DataFrame(schema.empty_table()).with_columns(**_NOWHERE)
+    rows = (numbered_rows(delta, table, path).filter(which) for path in files)
+    return pl.concat([frame.select(*POSITION, *columns) for frame in (empty.lazy(), *rows)]).collect()
+
+
+def rows_at(table: Place, positions: pl.DataFrame) -> pl.DataFrame:
+    """Read the rows at some positions, whole."""
+    delta = DeltaTable(str(table))
+    files = (numbered_rows(delta, table, path) for path in positions["#path"].unique())
+    return pl.concat([rows.join(positions.lazy(), on=POSITION, how="semi") for rows in files]).collect()
+
+
+def files_of(rows: pl.DataFrame) -> list[str]:
+    """Return the files that rows with their `POSITION` are in."""
+    return rows["#path"].unique().sort().to_list()
+
+
+_NOWHERE = {"#path": pl.lit(None, pl.String), "#row": pl.lit(None, pl.UInt32)}
+
+
+def numbered_rows(delta: DeltaTable, table: Place, path: str) -> pl.LazyFrame:
+    """Scan a file of a table, with the columns `POSITION`. Columns that were added to the table after the file are NULL."""
+    rows = scan_in_columns([table / path], _schema(delta))
+    return rows.with_row_index("#row").with_columns(pl.lit(path).alias("#path"))
+
+
+def prepare_change(table: Place, files: Collection[str], change: Rows) -> FileChange:
+    """Write files of a table again, without a commit.
+
+    Args:
+        table: an existing Delta table.
+        files: paths of files that have rows to change.
+        change: gives what becomes of all rows of a file, which has the columns `POSITION` as well.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    delta, removed, added, gone = DeltaTable(str(table)), dict[str, int](), list[WrittenFile](), 0
+    for path in files:
+        before = numbered_rows(delta, table, path).collect()
+        after = change(before.lazy()).drop(POSITION).collect()
+        gone += before.height - after.height
+        removed[path] = (table / path).stat().st_size
+        if after.height:
+            added.append(write_data_file(after, table, _schema(delta)))
+    return FileChange(number=changes_of(table) + 1, removed=removed, added=tuple(added), gone=gone)
+
+
+def prepare_addition(table: Place, rows: pl.DataFrame, schema: pa.Schema) -> FileChange:
+    """Write rows that come from elsewhere, without a commit. For `erased_rows`, they are the opposite of erased rows."""
+    file = write_data_file(rows, table, schema)
+    return FileChange(number=changes_of(table) + 1, added=(file,), gone=-rows.height)
+
+
+def changes_of(table: Place) -> int:
+    """Return the number of changes that were ever committed to a table."""
+    return DeltaTable(str(table)).transaction_version(_CHANGES) or 0
+
+
+def commit_change(table: Place, change: FileChange) -> None:
+    """Commit a prepared change, unless that was done before.
+
+    Raises:
+        Locked: files of it are gone, since maintenance or another process has replaced them; the table was not changed.
+        OSError: the disk is full or fails; the table was not changed.
+    """
+    now = time.time_ns() // 1_000_000
+    actions: list[AddAction | RemoveAction] = [add_action(file) for file in change.added]
+    actions += [RemoveAction(path, True, now, size, {}) for path, size in change.removed.items()]
+    while not has_taken(delta := DeltaTable(str(table)), _CHANGES, change.number):
+        if not (
+            named_files(delta).keys() >= change.removed.keys() and all((table / f.path).exists() for f in change.added)
+        ):
+            raise Locked(f"{table}: maintenance or another process has replaced files that were to be changed")
+        total = (delta.transaction_version(_ERASED) or 0) + change.gone
+        # Without retries by Delta's library, which does not check whether another commit has removed the same files.
+        properties = CommitProperties(
+            app_transactions=[Transaction(_CHANGES, change.number), Transaction(_ERASED, total)], max_commit_retries=0
+        )
+        read = delta.version()
+        check_held()
+        try:
+            delta.create_write_transaction(
+                actions,
+                mode="append",
+                schema=delta.schema(),
+                commit_properties=properties,
+                post_commithook_properties=NO_HOOKS,
+            )
+        except CommitFailedError:
+            continue  # maintenance has committed: look at the table again
+        make_durable(table, read)
+        return
+
+
+def erased_rows(table: Place) -> int:
+    """Return the number of rows that were ever erased from a table, less those that were added to it from elsewhere."""
+    return DeltaTable(str(table)).transaction_version(_ERASED) or 0
+
+
+def forget(table: Place, uncommitted: Collection[str] = ()) -> int:
+    """Delete all data files that are not part of a table's newest version, and return their number.
+
+    Call it only while no process reads or writes the table: files that calls and batches wrote that were cut off are deleted too.
+
+    Args:
+        table: an existing Delta table.
+        uncommitted: paths of files that are kept, since a commit record names them, although the table does not yet.
+    """
+    delta = DeltaTable(str(table))
+    check_held()
+    # No retention period on purpose: erased rows must leave the disk now. The files are only listed, and deleted here: a log that
+    # somebody made may name files elsewhere, and VACUUM's two commits are not needed.
+    gone = delta.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True)
+    gone = [path for path in map(unquote, gone) if path not in uncommitted and stays_below(path)]
+    for path in gone:
+        (table / path).unlink(missing_ok=True)
+    return len(gone)
+
+
+def _schema(delta: DeltaTable) -> pa.Schema:
+    return pa.schema(delta.schema().to_arrow())  # type: ignore[arg-type]
