@@ -60,7 +60,7 @@ def column(
         'Fare of the ride, dollars; NULL without a meter'
     """
     if not meaning.strip():
-        raise Misconfigured(f"column {name}: say what it means; people read it wherever the table is shown")
+        raise Misconfigured(f"column {name}: it needs a description, which is shown wherever the table is")
     names = lineage.split() if isinstance(lineage, str) else list(lineage)
     return pa.field(
         name,

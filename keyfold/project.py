@@ -192,7 +192,7 @@ def _project_in(folder: Path) -> Project:
     project = _value_at(target)
     if not isinstance(project, Project):
         raise Misconfigured(
-            f"{folder / 'pyproject.toml'}: {target} is a {type(project).__name__}, not a keyfold.Project"
+            f"{folder / 'pyproject.toml'}: {target} is a {type(project).__name__}: name a keyfold.Project, as module:NAME"
         )
     return project
 
@@ -203,9 +203,13 @@ def _value_at(target: str) -> Any:
         return getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         if error.name and (module == error.name or module.startswith(f"{error.name}.")):
-            raise Misconfigured(f"the project names {target}, but there is no module {error.name}") from error
+            raise Misconfigured(
+                f"the project names {target}, but there is no module {error.name}: correct the name in pyproject.toml, or install the module: correct the name in pyproject.toml, or install the module"
+            ) from error
         raise
     except AttributeError as error:
         if getattr(error, "obj", None) is sys.modules.get(module):
-            raise Misconfigured(f"the project names {target}, but {module} has no {name}") from error
+            raise Misconfigured(
+                f"the project names {target}, but {module} has no {name}: correct the name in pyproject.toml: correct the name in pyproject.toml"
+            ) from error
         raise

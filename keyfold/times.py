@@ -279,14 +279,14 @@ def to_duration(value: timedelta | str) -> timedelta:
 
 
 def to_silence(value: timedelta | str) -> timedelta:
-    """As `to_duration`, for a duration that is longer than nothing.
+    """As `to_duration`, for a positive duration.
 
     Raises:
         Unfit: as there, or it is zero.
     """
     silence = to_duration(value)
     if not silence:
-        raise Unfit("it must be longer than nothing")
+        raise Unfit("it must be positive")
     return silence
 
 

@@ -26,7 +26,8 @@ def erase(
     lakehouse: Lakehouse,
     why: Why,
     where: Annotated[
-        list[str], typer.Option(metavar="COLUMN=VALUE", help="Rows with this value in this column. May be repeated.")
+        list[str],
+        typer.Option(metavar="COLUMN=VALUE", help="Erase the rows with this value in this column. May be repeated."),
     ],
     all_streams: Annotated[
         bool, typer.Option("--all-streams", help="Erase them in every stream that has these columns.")
@@ -34,7 +35,7 @@ def erase(
     who: Who = None,
     yes: Yes = False,
 ) -> None:
-    """Erase rows of a stream from its events, quarantine and history, and compute all jobs that read it again.
+    """Erase rows of a stream from its events, quarantine and history, and recompute all jobs that read it.
 
     Erased rows cannot be restored, not even from the tables' history. Other streams that have the values are named.
     """
@@ -66,7 +67,7 @@ def correct(
     who: Who = None,
     yes: Yes = False,
 ) -> None:
-    """Replace events by id, or by the line that they came from, and compute all jobs that read their stream again."""
+    """Replace events by id, or by the line that they came from, and recompute all jobs that read their stream."""
     author = author_of(who, why)
     with _tool(lakehouse, stream) as (target, work):
         changed = event_changes.correct(*target, source, author, yes=yes, **work)

@@ -64,7 +64,9 @@ def ingest(
     declared = known("stream", stream, project_streams())
     continuous = continuous or every is not None or metrics is not None
     if continuous and (rebuild or reread_changed):
-        raise typer.BadParameter("a continuous run excludes --rebuild and --reread-changed")
+        raise typer.BadParameter(
+            "a continuous run takes no --rebuild or --reread-changed: leave them out, or run without --continuous, --every and --metrics"
+        )
     until_stopped = until_signal(every, metrics) if continuous else {}
     landing = find_landing(stream, source, start=start, on_gap=on_gap, anew=topic_anew)
     read = (lakehouse, declared, landing)

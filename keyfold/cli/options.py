@@ -59,7 +59,7 @@ Every = Annotated[
     typer.Option(
         min=0.01,
         metavar="SECONDS",
-        help=f"Run until interrupted, and look for new input this often [default: {LOOK_EVERY.total_seconds():g}].",
+        help=f"Run until interrupted, and look for new input at this interval [default: {LOOK_EVERY.total_seconds():g}].",
     ),
 ]
 

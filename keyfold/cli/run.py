@@ -37,14 +37,22 @@ def run(
     lakehouse: Lakehouse,
     param: Parameters = None,
     advance_to: Annotated[
-        str | None, typer.Option(metavar="ISO_TIME", help="Advance the watermark to this time; due timers fire.")
+        str | None,
+        typer.Option(
+            metavar="ISO_TIME", help="Advance the watermark to this time after the new events; due timers fire."
+        ),
     ] = None,
-    full_refresh: Annotated[bool, typer.Option("--full-refresh", help="Start over in a new generation.")] = False,
+    full_refresh: Annotated[
+        bool,
+        typer.Option(
+            "--full-refresh", help="Read all events again into a new generation, which goes live when it is complete."
+        ),
+    ] = False,
     with_consumers: Annotated[
         bool,
         typer.Option(
             "--with-consumers",
-            help="Start over together with the jobs that read this job's tables; all become live in one step.",
+            help="Full refresh of this job and of all jobs that read its tables; all become live in one step.",
         ),
     ] = False,
     continuous: Continuous = False,
@@ -59,7 +67,9 @@ def run(
         reached = parse_time("--advance-to", advance_to)
         mode = FullRefresh(reached) if full_refresh or with_consumers else Incremental(reached)
         if continuous and mode != Incremental():
-            raise KeyfoldError("a continuous run excludes --advance-to, --full-refresh and --with-consumers")
+            raise KeyfoldError(
+                "a continuous run takes no --advance-to, --full-refresh or --with-consumers: leave them out, or run without --continuous, --every and --metrics"
+            )
     of_generation = live_parameters(lakehouse, job, mode)
     with usage_faults():
         keyed_job = build_job(declared, given, of_generation)
@@ -83,9 +93,9 @@ def run(
 def verify(
     job: Annotated[str, typer.Argument(help=one_of("jobs"))],
     lakehouse: Lakehouse,
-    rounds: Annotated[int, typer.Option(min=1, help="How often events are drawn.")] = 50,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds, each with new events.")] = 50,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Draw events from the tables of the lakehouse, and do not make them.")
+        bool, typer.Option("--sample", help="Draw events from the event tables instead of making them up.")
     ] = False,
 ) -> None:
     """Check that a job's answers do not depend on order and batching; the exit code is 1 if they do.

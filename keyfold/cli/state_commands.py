@@ -44,7 +44,7 @@ def diff(
 def prune(
     job: Job,
     lakehouse: Lakehouse,
-    branches: Annotated[bool, typer.Option("--branches", help="Also remove the job's branches.")] = False,
+    branches: Annotated[bool, typer.Option("--branches", help="Remove the job's branches too.")] = False,
     yes: Yes = False,
 ) -> None:
     """Remove all generations of a job except the live one."""
@@ -55,7 +55,9 @@ def prune(
 
 def _diff(lakehouse: Lakehouse, job: KeyedJob | str, before: str, after: str) -> Difference:
     if before.startswith(_TABLE):
-        raise KeyfoldError("give the state first, then the table that it is compared with")
+        raise KeyfoldError(
+            "a table can only be the second side: give the state first, then the table that it is compared with"
+        )
     state_before = state_rows(lakehouse, job, before)
     if after.startswith(_TABLE):
         return diff_with_table(state_before, lakehouse, after.removeprefix(_TABLE))

@@ -100,7 +100,9 @@ def translator_of_project() -> KeyfoldTranslator:
         return DEFAULT
     found = project.translator
     if not isinstance(found, KeyfoldTranslator | None):
-        raise Misconfigured(f"the project's translator {project.translator_at} is no keyfold.dagster.KeyfoldTranslator")
+        raise Misconfigured(
+            f"the project's translator {project.translator_at} is no keyfold.dagster.KeyfoldTranslator: name one as module:NAME in translator_at: name one as module:NAME in translator_at"
+        )
     return found or DEFAULT
 
 

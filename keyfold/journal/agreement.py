@@ -91,7 +91,7 @@ def check_tables(
         previous = before.last_written.get(name) if before else None
         if done is None or expected != done.batch or (before is not None and taken != previous):
             raise Damaged(
-                f"{where}: table {name} has taken {'nothing' if taken is None else f'batch {taken} at last'}, but its "
+                f"{where}: table {name} has taken {'no batch' if taken is None else f'no batch after {taken}'}, but its "
                 f"journal {journal.folder} says that batch {expected} was written to it: the table is older than the "
                 f"journal (a restored backup?); restore the one that belongs to the journal, or {remedy}"
             )

@@ -104,7 +104,7 @@ def check_remembered(table: Place) -> None:
     try:
         position = Position.model_validate(read_json(record))
     except ValidationError:
-        raise Damaged(f"{record} is damaged; restore it from a backup") from None
+        raise Damaged(f"{record} is damaged; restore it from a backup, with the table that it belongs to") from None
     check_position(table, position)
 
 

@@ -124,7 +124,7 @@ def _library(topic: str, name: str) -> Any:
 def _avro_fields(where: str, columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     if wrong := next((name for name in columns if not _NAME.fullmatch(name)), None):
         raise Misconfigured(
-            f"{where}: column {wrong!r} has no name for Avro, which takes letters, digits and underscores"
+            f"{where}: column {wrong!r} has a name that Avro cannot have: rename it, with letters, digits and underscores, or publish the table as JSON"
         )
     return [
         {"name": name, "type": ["null", _avro_type(f"{where}_{name}", kind)], "default": None}

@@ -92,9 +92,7 @@ def kafka_sinks(environment: Mapping[str, str] = os.environ) -> dict[str, Sink]:
     for table, text in parse_conf(environment.get(SINKS_VARIABLE, ""), SINKS_VARIABLE).items():
         form, colon, topic = text.rpartition(":")
         if colon and form not in FORMATS:
-            raise Misconfigured(
-                f"{SINKS_VARIABLE}: {table} goes out as {form!r}, which is none of {', '.join(FORMATS)}"
-            )
+            raise Misconfigured(f"{SINKS_VARIABLE}: {table} goes out as {form!r}; give one of {', '.join(FORMATS)}")
         sinks[table] = Sink(check_topic(topic, f"{SINKS_VARIABLE}: the topic of {table}"), form or "json")
     return sinks
 

@@ -41,7 +41,7 @@ def _to_columns(value: Columns) -> pa.Schema:
     schema = to_stored_schema(value)
     if INGESTED_AT in schema.names:
         raise ValueError(
-            f"it has a column {INGESTED_AT}, a name that Keyfold needs for the time at which events arrive; call it otherwise, "
+            f"it has a column {INGESTED_AT}, a name that Keyfold needs for the time at which events arrive; give it another name, "
             f"such as `received_at`, with sources={{'received_at': Source(('{INGESTED_AT}',))}}"
         )
     for column in schema:

@@ -19,7 +19,7 @@ def simulate(
     stream: Annotated[str, typer.Option("--stream", help=f"One of: {', '.join(SIMULATORS)}.")] = "ride_points",
     size: Annotated[int | None, typer.Option("--size", min=1, help=f"How many {_SIZES}.")] = None,
     hours: Annotated[float | None, typer.Option("--hours", help="Span of event time.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed and start, same bytes.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed and start give the same bytes.")] = 0,
 ) -> None:
     """Write files of simulated events: out of order, duplicated, late, malformed, incomplete."""
     if stream not in SIMULATORS:

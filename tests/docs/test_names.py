@@ -143,7 +143,7 @@ def shown_commands(text):
 def options_of(name):
     first, _, inner = name.partition(" ")
     command = load(first)
-    command = command.commands.get(inner) if inner else command
+    command = getattr(command, "commands", {}).get(inner) if inner else command
     return (
         set()
         if command is None

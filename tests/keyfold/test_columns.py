@@ -59,7 +59,7 @@ def test_columns_that_are_passed_on_keep_their_words_and_are_made_of_themselves(
 
 
 def test_a_column_without_a_meaning_is_refused():
-    with pytest.raises(KeyfoldError, match="column fare: say what it means"):
+    with pytest.raises(KeyfoldError, match="column fare: it needs a description"):
         column("fare", pa.float64(), " ")
 
 

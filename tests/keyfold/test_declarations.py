@@ -146,7 +146,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "input clicks: delay is '5 minutes': write a number": lambda: Input(CLICKS, delay="5 minutes"),
     "input clicks: delay is '-5m'": lambda: Input(CLICKS, delay="-5m"),
     "input clicks: idle_timeout is 'soon'": lambda: Input(CLICKS, idle_timeout="soon"),
-    "input clicks: idle_timeout is '0s': it must be longer than nothing": lambda: Input(CLICKS, idle_timeout="0s"),
+    "input clicks: idle_timeout is '0s': it must be positive": lambda: Input(CLICKS, idle_timeout="0s"),
     "stream clicks: Stream has no argument evnt_id; did you mean event_id": lambda: stream(
         "clicks", CLICK, "at", evnt_id="user"
     ),
@@ -182,11 +182,11 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "job hourly: windows has no argument allowed_lateness; did you mean lateness": lambda: per_hour(
         allowed_lateness="1h"
     ),
-    "lateness: allowed is '0s': it must be longer than nothing": lambda: Lateness(allowed="0s"),
+    "lateness: allowed is '0s': it must be positive": lambda: Lateness(allowed="0s"),
     "lateness: allowed is '1x'": lambda: Lateness(allowed="1x"),
     "lateness: no row changes without `allowed` or `while_open`": lambda: Lateness(changes=True),
     "job hourly: lateness is '1h'; it must be of type Lateness": lambda: per_hour(lateness="1h"),
-    "job hourly: keep_max and top cannot be had together": lambda: per_hour(
+    "job hourly: keep_max and top cannot be combined": lambda: per_hour(
         keep_max="clicks", top=Top(n=1, highest="clicks"), by="user"
     ),
     "job hourly: top is for windows that do not overlap": lambda: per_hour(
@@ -228,7 +228,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
         "j", CLICKS, keep=Highest("at", ties="cent"), key="user"
     ),
     "highest: n is 0; it must be 1 or more": lambda: Highest("at", n=0),
-    "first: expires is '0s': it must be longer than nothing": lambda: First(expires="0s"),
+    "first: expires is '0s': it must be positive": lambda: First(expires="0s"),
     "last: expires is 'soon': write a number": lambda: Last(expires="soon"),
     r"job j: keep is 'last'; it must be of type First or of type Last or of type Highest": lambda: rows(
         "j", CLICKS, keep=UNTYPED_HOW_TO_KEEP, key="user"

@@ -83,7 +83,7 @@ def test_a_project_is_imported_from_its_own_folder(alone):
     [
         ('"no_such_module:PROJECT"', "no module no_such_module"),
         ('"json:PROJECT"', "json has no PROJECT"),
-        ('"json:dumps"', "is a function, not a keyfold.Project"),
+        ('"json:dumps"', "is a function: name a keyfold.Project"),
         ("7", 'no project = "module:NAME"'),
         ("[", "cannot be read"),
     ],

@@ -181,7 +181,7 @@ def _sample(path: Path) -> Sample:
     except (UnreadableFileError, pl.exceptions.PolarsError, ValueError) as error:
         raise KeyfoldError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
     if sample.rows.is_empty():
-        raise KeyfoldError(f"{path} has no rows")
+        raise KeyfoldError(f"{path} has no rows: give a sample with one row at least")
     return sample
 
 

@@ -74,7 +74,9 @@ class KafkaSettings:
                 "commas)"
             )
         if not _ADDRESSES.fullmatch(bootstrap):
-            raise Misconfigured(f"{BOOTSTRAP_VARIABLE} must be host:port, several separated by commas")
+            raise Misconfigured(
+                f"{BOOTSTRAP_VARIABLE} must be host:port, such as broker.example.org:9092, several separated by commas"
+            )
         conf = _conf(environment.get(CONF_VARIABLE, "").strip())
         if "bootstrap.servers" in conf:
             raise Misconfigured(f"{CONF_VARIABLE}: bootstrap.servers is set by its own variable, {BOOTSTRAP_VARIABLE}")

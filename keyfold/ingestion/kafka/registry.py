@@ -53,7 +53,9 @@ def registry_client(settings: KafkaSettings) -> "SchemaRegistryClient":
         return SchemaRegistryClient.new_client(conf)
     except (OSError, TypeError, ValueError) as error:
         said = settings.without_secrets(first_line(error))
-        raise Misconfigured(f"the schema registry's client refuses its settings: {said}") from None
+        raise Misconfigured(
+            f"the schema registry's client refuses its settings: {said}; correct schema.registry.… in KEYFOLD_KAFKA_CONF; correct schema.registry.… in KEYFOLD_KAFKA_CONF"
+        ) from None
 
 
 class _Known(NamedTuple):

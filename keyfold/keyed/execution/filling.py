@@ -187,7 +187,7 @@ def _check_has_times(lakehouse: Lakehouse, job: str, input_: Input, events: Plac
         )
         raise Misconfigured(
             f"job {job} goes by {input_.stored_time}, a column that {input_.table} does not have (it has "
-            f"{', '.join(columns)}); once run `{lakehouse.command(*remedy)}`"
+            f"{', '.join(columns)}); run `{lakehouse.command(*remedy)}` once"
         )
 
 

@@ -68,7 +68,7 @@ def build_job(
     if job.build is None and not values:
         return job
     if job.build is None or job.model is None:
-        raise Misconfigured(f"job {job.name} has no parameters; {', '.join(values)} is none")
+        raise Misconfigured(f"job {job.name} has no parameters: leave out {', '.join(values)}")
     built = _built(job.name, job.build, job.model, values, job.description)
     if of_generation is None:
         return built

@@ -146,7 +146,7 @@ def conform_lookup(subject: str, lookup: Lookup, rows: pl.DataFrame) -> pl.DataF
     if cut := [name for name in back.columns if not back[name].eq_missing(columns[name]).all()]:
         raise InvalidData(
             f"{subject} has values in {', '.join(cut)} that {', '.join(str(wanted[name]) for name in cut)} does not hold; "
-            "correct them, or give the column a type that does"
+            "correct the values, or give the column a type that holds them"
         )
     if without := [name for name in lookup.key if rows[name].null_count()]:
         raise InvalidData(f"{subject} has rows without a value in {', '.join(without)}, its key; fill or remove them")
@@ -248,7 +248,11 @@ def _kept(path: Place) -> pl.DataFrame:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise Damaged(f"{path}, the stored rows of a lookup, cannot be read: {error}") from None
+        raise Damaged(
+            f"{path}, the stored rows of a lookup, cannot be read: {error}; restore it from a backup, or start a new generation with --full-refresh"
+        ) from None
     if f"-{_digest(content)}." not in path.name:
-        raise Damaged(f"{path} was changed after it was stored: it has another digest than its name")
+        raise Damaged(
+            f"{path}, the stored rows of a lookup, was changed: its digest is not the one in its name; restore it from a backup, or start a new generation with --full-refresh"
+        )
     return pl.read_parquet(content)

@@ -170,7 +170,7 @@ def _parse_window(value: Any) -> Any:
         raise Unfit(forms)
     length, every = lengths[0], lengths[-1]
     if not every:
-        raise Unfit(f"a window is longer than nothing, and so is the time from one to the next; {forms}")
+        raise Unfit(f"a window and the time from one to the next must be positive; {forms}")
     if length > LONGEST:
         raise Unfit(f"a window is {LONGEST.days:,} days long at most")
     if every > length:

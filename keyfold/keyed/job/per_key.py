@@ -117,7 +117,9 @@ def _step(
             by_name = {"state": answer.state, "output": answer.output, "late": answer.late, **answer.side}
             for name, records in by_name.items():
                 if name not in frames:
-                    raise AnswerError(f"the handler writes {name}, which is no table of the job")
+                    raise AnswerError(
+                        f"the handler writes {name}, which is no table of the job: correct the name, or declare the table"
+                    )
                 rows[name] += _complete(name, records, _known(named, frames[name]), frames[name])
         rows_of_frames = {name: _frame(name, records, frames[name]) for name, records in rows.items()}
         return Step(

@@ -151,5 +151,5 @@ def as_timeout(subject: str, silence: Silence) -> Timeout:
         return silence
     after = as_duration(subject, silence)
     if not after:
-        raise Misconfigured(f"{subject} is {after}; it must be longer than nothing")
+        raise Misconfigured(f"{subject} is {after}; it must be positive, such as 30m")
     return Timeout(after)

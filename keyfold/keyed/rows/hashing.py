@@ -38,7 +38,7 @@ def check_hashable(subject: str, columns: tuple[str, ...], schema: pa.Schema) ->
             or types.is_temporal(kind)
         ):
             raise Misconfigured(
-                f"{subject} column {column} is {kind}, which is no key; use text, whole numbers, truth values or times"
+                f"{subject} column {column} is {kind}, which cannot be a key; use text, whole numbers, truth values or times"
             )
 
 

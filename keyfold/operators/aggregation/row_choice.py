@@ -59,7 +59,7 @@ class First:
             key. Duplicates do not renew it.
 
     Raises:
-        Misconfigured: `expires` is not longer than nothing.
+        Misconfigured: `expires` is not positive.
     """
 
     expires: timedelta | None = given(converter=optional(to_silence), default=None)
@@ -112,7 +112,7 @@ class Last:
         expires: silence in event time after which a key leaves state, also as text (`"1d"`); by default never.
 
     Raises:
-        Misconfigured: `expires` is not longer than nothing.
+        Misconfigured: `expires` is not positive.
     """
 
     expires: timedelta | None = given(converter=optional(to_silence), default=None)

@@ -109,7 +109,7 @@ def sessions(
     source, key, longest = as_input(source), names_of(key), as_timeout(f"job {name}: gap", gap)
     rule, then = until or while_, then or {}
     if until is not None and while_ is not None:
-        raise Misconfigured(f"job {name}: until and while_ end different sessions; give one of them, or neither")
+        raise Misconfigured(f"job {name}: until and while_ exclude each other; give one of them at most")
     if rule is not None:
         if counted:
             raise Misconfigured(f"job {name}: counted is for sessions with a gap alone; `of` has the count of these")

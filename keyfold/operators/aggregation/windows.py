@@ -42,7 +42,7 @@ class Lateness:
         changes: whether what changes is written to `changes.<name>`, for other jobs (`KeyedJob.changes`).
 
     Raises:
-        Misconfigured: `allowed` is not longer than nothing, or there is neither `allowed` nor `while_open`.
+        Misconfigured: `allowed` is not positive, or there is neither `allowed` nor `while_open`.
 
     Example:
         >>> Lateness(allowed="1h").allowed
@@ -212,7 +212,7 @@ def _check(
     """
     chosen = {"keep_max": bool(keep_max), "top": top is not None, "lateness": lateness is not None}
     if len(both := [argument for argument, is_given in chosen.items() if is_given]) > 1:
-        raise Misconfigured(f"job {job}: {both[0]} and {both[1]} cannot be had together; leave out one of them")
+        raise Misconfigured(f"job {job}: {both[0]} and {both[1]} cannot be combined; leave one of them out")
     if not key and top is None:
         raise Misconfigured(f"job {job}: give the columns of its key as `key`; only `top` ranks groups without one")
     if clash := sorted({*of, counted}.intersection(by)):

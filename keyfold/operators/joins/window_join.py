@@ -43,7 +43,7 @@ def window_join(
     """
     length = as_duration(f"job {name}: length", length)
     if length <= timedelta(0):
-        raise Misconfigured(f"job {name}: length is {length}; it must be longer than nothing")
+        raise Misconfigured(f"job {name}: length is {length}; it must be positive, such as 1h")
     sides = sides_of(name, key, left, right, how)
     return join_job(name, sides, how, partial(_matches, sides.key, length, how), settings)
 

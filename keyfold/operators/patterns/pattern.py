@@ -201,7 +201,7 @@ def _columns(
     given = [*wanted, PATTERN, DEADLINE, PROCESSING_DEADLINE, *(one for columns in taken.values() for one in columns)]
     if reserved := sorted({name for name in given if given.count(name) > 1}):
         raise Misconfigured(
-            f"{where}: the stream or another step has a column {', '.join(reserved)} too; name the step otherwise"
+            f"{where}: the stream or another step has a column {', '.join(reserved)} too; give the step another name"
         )
     return set(wanted), taken
 

@@ -90,10 +90,12 @@ class Pattern:
     def __post_init__(self) -> None:
         then = self.then
         if len(then) < 2:
-            raise ValueError(f"there must be 2 steps at least, not {len(then)}: a condition alone is a filter")
+            raise ValueError(
+                f"it has {len(then)}, and needs at least 2 steps: for one condition, use `where` of the stream"
+            )
         first, *others = then
         if type(then[first]) is not Then or then[first].where is not None:
-            raise ValueError(f"{first} is the first step, which is a condition alone: none is before it")
+            raise ValueError(f"the first step must be a plain condition and not {first}, since no step is before it")
         if early := [name for name in others[:-1] if isinstance(then[name], Without)]:
             raise ValueError(f"{early[0]} is a Without, which must be the last step")
 

@@ -104,7 +104,9 @@ def _by_column(key: Key, columns: tuple[str, ...]) -> Mapping[str, Any]:
         return {name: key[name] for name in columns if name in key}
     values = key if isinstance(key, tuple | list) else (key,)
     if len(values) != len(columns):
-        raise InvalidData(f"key {key!r} has {len(values)} values for the columns {', '.join(columns)}")
+        raise InvalidData(
+            f"key {key!r} has {len(values)} values: give one for each of the columns {', '.join(columns)}"
+        )
     return dict(zip(columns, values, strict=True))
 
 
@@ -119,4 +121,4 @@ def _value(column: str, value: Any, kind: pl.DataType) -> Any:
         # A plain cast would turn 2.5 into 2, and find another key.
         return None if value is None else exact_cast(given, kind).drop_nulls().item()
     except (pl.exceptions.PolarsError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidData(f"key column {column} is {kind}, and {value!r} is not") from error
+        raise InvalidData(f"key column {column} is {kind}, and {value!r} is not: give a value of that type") from error

@@ -179,7 +179,7 @@ def test_keys_are_read_as_their_columns_want_them(minutes):
     for key, fault in [
         ("ann", "JSON object"),
         ({"city": "x"}, "city: not in the key"),
-        (("ann",), "1 values for the columns"),
+        (("ann",), "1 values: give one for each of the columns"),
         ({"user": "ann", "window": "soon"}, "window is 'soon'"),
         ({"window": 3.5j}, "window is Datetime"),
     ]:

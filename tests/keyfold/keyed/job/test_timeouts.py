@@ -74,7 +74,7 @@ def test_when_a_key_is_due_is_said_by_the_event_in_event_time_and_by_the_batch_i
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"after": timedelta(0)}, "a timeout: after is 0:00:00: it must be longer than nothing"),
+        ({"after": timedelta(0)}, "a timeout: after is 0:00:00: it must be positive"),
         ({"after": timedelta(1), "in_": "arrival"}, "in_ is 'arrival'; it must be one of event_time, processing_time"),
     ],
 )

@@ -368,7 +368,7 @@ LISTED = SCORED.stream.derive(all=pl.col("team").str.split(" "))
 UNTIL = {"of": {"n": count()}, "until": Until(pl.lit(value=False), closed_for="1m"), "gap": "1m"}
 SINCE = {"n": count(), "since": first("moment")}
 WHILE = {"while_": While(pl.col("points") > 0, pause="1m"), "gap": "1m"}
-NO_MAX = "keep_max and lateness cannot be had together; leave out one of them"
+NO_MAX = "keep_max and lateness cannot be combined; leave one of them out"
 OPEN = Lateness(while_open=True)
 REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (windows, {**SECONDS, "output": pa.schema([WHO])}, "output has no column n_events"),
@@ -383,7 +383,7 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (running, {"source": LISTED, "of": {"x": max("all")}}, r"x: List\(String\) has no order"),
     (sessions, {"source": LISTED, "of": {**SINCE, "x": min("all")}, **WHILE}, r"x: List\(String\) has no order"),
     (sessions, {"gap": timedelta(0)}, "gap is 0:00:00"),
-    (sessions, {**UNTIL, **WHILE}, "until and while_ end different sessions; give one"),
+    (sessions, {**UNTIL, **WHILE}, "until and while_ exclude each other; give one"),
     (sessions, {**UNTIL, "counted": "n"}, "counted is for sessions with a gap alone"),
     (
         sessions,

@@ -175,7 +175,7 @@ FAULTS: dict[str, Callable[[], Any]] = {
         "j", LEFT, RIGHT, KEY, earliest="0s", latest="1m", how=cast(Any, "semi")
     ),
     "within, .*, is -1 day": lambda: as_of_join("j", LEFT, RIGHT, KEY, within=-MINUTE),
-    "must be longer than nothing": lambda: window_join("j", LEFT, RIGHT, KEY, length=timedelta(0)),
+    "must be positive": lambda: window_join("j", LEFT, RIGHT, KEY, length=timedelta(0)),
     "both orders and payments have item; rename it": lambda: as_of_join("j", LEFT, CLASHING, KEY, within=MINUTE),
     RENAME: lambda: as_of_join("j", LEFT, ("other", LEFT), KEY, within=MINUTE),
     "both sides are called orders": lambda: as_of_join("j", LEFT, LEFT, KEY, within=MINUTE),

@@ -265,7 +265,7 @@ def after(column):
         (after("six_price"), [], "no column six_price"),
         ({"twice": ("one", "two")}, ["item"], "keep has item, which is in every row"),
         ({"twice": ("one", "two")}, ["time"], "keep has time, which is in every row"),
-        ({"twice": ("one", "two")}, ["price", "one_price"], "has a column one_price too; name the step otherwise"),
+        ({"twice": ("one", "two")}, ["price", "one_price"], "has a column one_price too; give the step another name"),
     ],
 )
 def test_what_does_not_fit_the_stream_is_refused_where_the_job_is_made(patterns, keep, said):
@@ -285,9 +285,17 @@ def test_what_does_not_fit_the_stream_is_refused_where_the_job_is_made(patterns,
         ({"one": QUANTITY > 0, "two": QUANTITY < 0}, timedelta(0), "must be longer than nothing"),
         ({"one": QUANTITY > 0, "two": QUANTITY < 0}, -MINUTE, "must not be negative"),
         ({"one": QUANTITY > 0, "two": QUANTITY < 0}, "soon", "write a number and s, m, h or d"),
-        ({"one": QUANTITY > 0}, MINUTE, "2 steps at least, not 1"),
-        ({"one": Then(QUANTITY > 0, where=DEARER), "two": QUANTITY > 0}, MINUTE, "one is the first step"),
-        ({"one": Without(QUANTITY > 0), "two": QUANTITY > 0}, MINUTE, "one is the first step"),
+        ({"one": QUANTITY > 0}, MINUTE, "it has 1, and needs at least 2 steps"),
+        (
+            {"one": Then(QUANTITY > 0, where=DEARER), "two": QUANTITY > 0},
+            MINUTE,
+            "the first step must be a plain condition and not one",
+        ),
+        (
+            {"one": Without(QUANTITY > 0), "two": QUANTITY > 0},
+            MINUTE,
+            "the first step must be a plain condition and not one",
+        ),
         ({"one": QUANTITY > 0, "two": Without(PRICE > 0), "three": PRICE > 0}, MINUTE, "two is a Without"),
     ],
 )
