@@ -282,7 +282,7 @@ def test_what_does_not_fit_the_stream_is_refused_where_the_job_is_made(patterns,
 @pytest.mark.parametrize(
     ("steps", "within", "said"),
     [
-        ({"one": QUANTITY > 0, "two": QUANTITY < 0}, timedelta(0), "must be longer than nothing"),
+        ({"one": QUANTITY > 0, "two": QUANTITY < 0}, timedelta(0), "must be positive"),
         ({"one": QUANTITY > 0, "two": QUANTITY < 0}, -MINUTE, "must not be negative"),
         ({"one": QUANTITY > 0, "two": QUANTITY < 0}, "soon", "write a number and s, m, h or d"),
         ({"one": QUANTITY > 0}, MINUTE, "it has 1, and needs at least 2 steps"),
