@@ -204,12 +204,12 @@ def _value_at(target: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name and (module == error.name or module.startswith(f"{error.name}.")):
             raise Misconfigured(
-                f"the project names {target}, but there is no module {error.name}: correct the name in pyproject.toml, or install the module: correct the name in pyproject.toml, or install the module"
+                f"the project names {target}, but there is no module {error.name}: correct the name in pyproject.toml, or install the module"
             ) from error
         raise
     except AttributeError as error:
         if getattr(error, "obj", None) is sys.modules.get(module):
             raise Misconfigured(
-                f"the project names {target}, but {module} has no {name}: correct the name in pyproject.toml: correct the name in pyproject.toml"
+                f"the project names {target}, but {module} has no {name}: correct the name in pyproject.toml"
             ) from error
         raise

@@ -101,7 +101,7 @@ def translator_of_project() -> KeyfoldTranslator:
     found = project.translator
     if not isinstance(found, KeyfoldTranslator | None):
         raise Misconfigured(
-            f"the project's translator {project.translator_at} is no keyfold.dagster.KeyfoldTranslator: name one as module:NAME in translator_at: name one as module:NAME in translator_at"
+            f"the project's translator {project.translator_at} is no keyfold.dagster.KeyfoldTranslator: name one as module:NAME in translator_at"
         )
     return found or DEFAULT
 

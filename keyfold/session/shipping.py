@@ -75,12 +75,12 @@ def _files(name: str) -> Iterator[tuple[str, bytes]]:
     spec = find_spec(name)
     if spec is None:
         raise Misconfigured(
-            f"the package {name} is to be shipped to Spark's workers, but is not installed here: install it, or take it out of KEYFOLD_SPARK_SHIP: install it, or take it out of KEYFOLD_SPARK_SHIP"
+            f"the package {name} is to be shipped to Spark's workers, but is not installed here: install it, or take it out of KEYFOLD_SPARK_SHIP"
         )
     roots = [Path(location) for location in spec.submodule_search_locations or ()]
     if (not roots and (spec.origin is None or not spec.origin.endswith(".py"))) or not all(map(Path.is_dir, roots)):
         raise Misconfigured(
-            f"{name} is not a Python file or package on disk, and cannot be shipped to Spark's workers: install it in their Python, and take it out of KEYFOLD_SPARK_SHIP: install it in their Python, and take it out of KEYFOLD_SPARK_SHIP"
+            f"{name} is not a Python file or package on disk, and cannot be shipped to Spark's workers: install it in their Python, and take it out of KEYFOLD_SPARK_SHIP"
         )
     if not roots:
         yield Path(str(spec.origin)).name, Path(str(spec.origin)).read_bytes()

@@ -164,7 +164,7 @@ def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> Diffe
         have = dict(source.collect_schema())
     if lacking := [column for column in state.key if column not in have]:
         raise InvalidData(
-            f"{table} has no column {', '.join(lacking)}, of the key of {state.where}: give a table that has all columns of the key: give a table that has all columns of the key"
+            f"{table} has no column {', '.join(lacking)}, of the key of {state.where}: give a table that has all columns of the key"
         )
     typed = source.with_columns(fitted(pl.col(name), have[name], wanted[name]) for name in have if name in wanted)
     return _diff(state.schema, state.key, state, _Table(f"table {table}", typed))

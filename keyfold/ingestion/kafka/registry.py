@@ -54,7 +54,7 @@ def registry_client(settings: KafkaSettings) -> "SchemaRegistryClient":
     except (OSError, TypeError, ValueError) as error:
         said = settings.without_secrets(first_line(error))
         raise Misconfigured(
-            f"the schema registry's client refuses its settings: {said}; correct schema.registry.… in KEYFOLD_KAFKA_CONF; correct schema.registry.… in KEYFOLD_KAFKA_CONF"
+            f"the schema registry's client refuses its settings: {said}; correct schema.registry.… in KEYFOLD_KAFKA_CONF"
         ) from None
 
 

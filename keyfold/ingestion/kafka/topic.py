@@ -155,7 +155,7 @@ class _Cluster:
             self._admin = AdminClient(settings.client(error_cb=self._remember))
         except KafkaException as error:
             raise Misconfigured(
-                f"Kafka's client refuses its settings: {settings.without_secrets(error.args[0].str())}; correct KEYFOLD_KAFKA_CONF; correct KEYFOLD_KAFKA_CONF"
+                f"Kafka's client refuses its settings: {settings.without_secrets(error.args[0].str())}; correct KEYFOLD_KAFKA_CONF"
             ) from None
 
     def describe(self, topic: str) -> tuple[str, list[int]]:
