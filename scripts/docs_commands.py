@@ -15,8 +15,8 @@ from keyfold.runs.metrics import MEANING
 
 PAGES = Path(__file__).parents[1] / "docs"
 
-# Options that the page tells of once.
-_EVERYWHERE = frozenset({"help", "home", "module", "as_json"})
+# Options that the page describes once.
+_EVERYWHERE = frozenset({"help", "home", "module", "as_json", "yes", "why", "who", "runner", "metrics"})
 _BLOCK = re.compile(r"(<!-- (commands|metrics) -->\n).*?(<!-- end of \2 -->)", re.DOTALL)
 
 
@@ -47,7 +47,9 @@ def _section(name: str, command: Any) -> list[str]:
     options = [one for one in command.params if one.param_type_name == "option" and one.name not in _EVERYWHERE]
     usage = " ".join(["keyfold", name, *(_argument(one) for one in arguments), *(["[OPTIONS]"] if options else [])])
     lines = [f"## keyfold {name}", "", f"`{usage}`", "", inspect.cleandoc(command.help or ""), ""]
-    if rows := [_row(one) for one in (*arguments, *options)]:
+    # A job or a stream by its name needs no line: the usage has it.
+    named = [one for one in arguments if not re.match(r"(One of: |The job\.|The stream\.)", one.help or "")]
+    if rows := [_row(one) for one in (*named, *options)]:
         lines += ["| argument or option | meaning |", "|---|---|", *rows, ""]
     return lines
 
