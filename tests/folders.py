@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import polars as pl
 import pytest
 
 from keyfold.lakehouse.files import files_below, second_name
@@ -48,3 +49,16 @@ def simulate_into(landing: Place, stream: str, **options: Any) -> SimulationSumm
         for file in Path(folder).iterdir():
             (landing / file.name).write_bytes(file.read_bytes())
     return made
+
+
+def files_that_hold(lakehouse, text):
+    """Every file below the home in which a Parquet value, or the text itself, is."""
+    found = []
+    for path in lakehouse.home.rglob("*"):
+        if path.suffix == ".parquet":
+            frame = pl.read_parquet(path)
+            if any(text in str(value) for row in frame.rows() for value in row):
+                found.append(path)
+        elif path.is_file() and text.encode() in path.read_bytes():
+            found.append(path)
+    return found

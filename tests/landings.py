@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from keyfold.ingestion import (
@@ -108,3 +110,21 @@ def going_on(lakehouse: Lakehouse, landing: Any, **options: Any) -> Iterator[dic
 
 def accepted(lakehouse: Lakehouse) -> int:
     return ingest_totals(lakehouse, EVENTS).accepted
+
+
+ROWS_OF_PARQUET = 200
+
+
+def parquet(**more: pa.Array) -> bytes:
+    times = pa.array([1_700_000_000_000_000 + at for at in range(ROWS_OF_PARQUET)], pa.timestamp("us", tz="UTC"))
+    keys = pa.array([f"x{at % 5}" for at in range(ROWS_OF_PARQUET)])
+    rows = pa.table({"key": keys, "timestamp": times, "value": pa.array(range(ROWS_OF_PARQUET), pa.float64())} | more)
+    content = pa.BufferOutputStream()
+    pq.write_table(rows, content)
+    return content.getvalue().to_pybytes()
+
+
+def stored(lakehouse: Lakehouse) -> list[tuple[Any, ...]]:
+    rows = DeltaTable(str(lakehouse.events("clicks"))).to_pyarrow_table().to_pylist()
+    events = ((row["user"], row["seq"], int((row["at"] - START) / timedelta(hours=1)), row["note"]) for row in rows)
+    return sorted(events, key=repr)

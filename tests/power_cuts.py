@@ -1,5 +1,6 @@
 """Cuts of the power at named points of a run: the process goes on, and what it has left is as after a kill."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
@@ -61,3 +62,17 @@ def cut_power(monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
 OF_A_BATCH = [
     point for point in fail_points.POINTS if point.startswith(("plan", "work", "state", "done", "commit", "merge"))
 ]
+
+
+def points_of(monkeypatch, work):
+    """The points that a command comes to, each with how often it had come to it."""
+    passed, seen = [], Counter()
+
+    def act(point):
+        seen[point] += 1
+        passed.append((point, seen[point]))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fail_points, "act", act)
+        work()
+    return passed

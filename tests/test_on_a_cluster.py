@@ -15,7 +15,7 @@ import pytest
 
 from keyfold.lakehouse import Lakehouse
 from tests.commands import ended_well
-from tests.keyfold.session.test_secrets import check_nothing_shows, run_with_secrets
+from tests.keyfold.session.planted_secrets import check_nothing_shows, run_with_secrets
 from tests.spark_jobs.jobs import ride_oracle
 from tests.standalone_cluster import SPARK_HOME, standalone_cluster
 from tests.waiting import lives, wait_until

@@ -1,10 +1,13 @@
 """A job of two inputs, orders and payments, and a lakehouse to which they come."""
 
+from datetime import UTC, datetime
+
 import polars as pl
 import pyarrow as pa
 
 import keyfold
 from keyfold import Input, KeyedJob, Step
+from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.tables import Append
 from keyfold.keyed.job_run import RunOptions
@@ -84,3 +87,14 @@ class Till:
     @property
     def done(self):
         return self.lake.done(self.job.name)
+
+
+def clock_of(monkeypatch):
+    """Makes the machine's clock one that goes on by hand; gives the function that does it."""
+    now = [datetime.now(UTC)]
+    monkeypatch.setattr("keyfold.keyed.job_run.read_clock", lambda: Reading(wall=now[0], uptime=0, boot=""))
+
+    def later(by):
+        now[0] += by
+
+    return later

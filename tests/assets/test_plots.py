@@ -2,7 +2,7 @@
 
 import base64
 import io
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
@@ -25,6 +25,7 @@ from keyfold.times import micros
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.simulation.telemetry import telemetry_table
 from tests.made_generations import put_done, put_generation
+from tests.shop import START
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +40,6 @@ def tables_are_streamed(monkeypatch):
     monkeypatch.setattr(pl.LazyFrame, "collect", streamed)
 
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
 HOURS = [START + timedelta(hours=hour) for hour in range(48)]
 
 

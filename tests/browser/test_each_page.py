@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from keyfold.dagster.quality.pages import ResultPages
 from tests.browser.other_sites import Beacon
-from tests.keyfold.dagster.quality.test_pages import WORDS, add
+from tests.keyfold.dagster.quality.fare_pages import WORDS, add
 from tests.served_dagster import ServedDagster
 
 pytestmark = pytest.mark.long

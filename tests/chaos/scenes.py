@@ -75,3 +75,22 @@ SCENES = {
     "time that goes on": Scene((END,), before=WORK),
 }
 """By name. The sinks' points are Kafka's scene (`tests/keyfold.sinks.test_publisher.py`)."""
+
+# Which scene comes to a point: the first word says.
+SCENE_OF = {
+    "plan": "runs",
+    "work": "runs",
+    "changes": "runs",
+    "state": "runs",
+    "done": "runs",
+    "commit": "runs",
+    "merge": "runs",
+    "journal": "runs",
+    "generation": "full refresh",
+    "going live": "full refresh",
+    "fill": "move of state",
+    "promote": "branch and promotion",
+    "rebuild": "rebuild",
+    "rewrite": "quarantine",
+    "maintenance": "maintenance",
+}

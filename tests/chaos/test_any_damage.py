@@ -12,11 +12,10 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.files import is_held
 from keyfold.maintenance.backup import restore
 from tests.chaos.conftest import in_short
+from tests.chaos.files_of_homes import files_of, is_left_to_the_store, needless
 from tests.chaos.launcher import Launcher
 from tests.chaos.story import INGEST, TOTALS, WINDOWS, WORK, Homes, found, unreadable
 from tests.chaos.tally import Rows
-from tests.chaos.test_check import is_left_to_the_store, needless
-from tests.chaos.test_damage import files_of
 from tests.damages import WRONG_JSON, cut_short, delete, empty, put_wrong_json, zero_some
 
 PROMISE = "Under each command, each damage of each file is a finding or an error with a remedy: no traceback, nothing is lost in silence."

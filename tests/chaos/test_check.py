@@ -1,23 +1,19 @@
 """`keyfold check` finds every file that a run needs and that is gone, cut short or no record any more, and nothing of a home that is well."""
 
-import json
-import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from zlib import crc32
 
 import pytest
-from deltalake import DeltaTable
 
-from keyfold.journal.sealed import unsealed
 from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import checking
 from tests.chaos.conftest import in_short
+from tests.chaos.files_of_homes import IS_SEALED, current_files, files_of, is_left_to_the_store, needless
 from tests.chaos.launcher import Launcher
 from tests.chaos.scenes import SCENES
 from tests.chaos.story import INGEST, TO_THE_END, TOTALS, WINDOWS, WORK, Homes, land
-from tests.chaos.test_damage import files_of
 from tests.damages import cut_short, delete, flip, zero
 
 DAMAGES: dict[str, Callable[[Path], None]] = {
@@ -26,30 +22,6 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "zeroed at equal size": zero,
     "flipped in one byte": flip,
 }
-
-
-IS_SEALED = re.compile(r"/journal/\d+\.(plan|done)\.json$|/clock\.json$|^live\.json$|/state/manifests/")
-"""What has a digest of its own."""
-
-
-def is_left_to_the_store(name: str, damage: str) -> bool:
-    """Whether a check need not see that the content of a file is another one: the disk or the bucket has to keep it as it was."""
-    is_binary = name.endswith((".parquet", ".npy"))
-    return not IS_SEALED.search(name) and ("flipped" in damage or (is_binary and "zero" in damage))
-
-
-def needless(home: Path) -> Callable[[str, str], bool]:
-    """Tells whether no run needs a file of a home that is damaged: data of no table, and what the next run writes again."""
-    current = current_files(home)
-    # Of `tables/` and `quarantine/`, which no job of these reads.
-    commits = {max((table / "_delta_log").iterdir()).relative_to(home).as_posix() for table in home.glob("[tq]*/*")}
-
-    def is_needless(name: str, damage: str) -> bool:
-        is_data = name.endswith(".parquet") and ("/part-" in name or "/state/manifests/" in name)
-        is_written_again = name in commits or name.endswith("/clock.json")
-        return (is_data and name not in current) or (damage == "deleted" and is_written_again)
-
-    return is_needless
 
 
 @pytest.fixture(autouse=True)
@@ -152,19 +124,3 @@ def neighbours(home: Path):
         kinds[file.parent, "".join(file.suffixes[-2:])] = file
         if before is not None and before.read_bytes() and differ(before, file):
             yield before, name
-
-
-def current_files(home: Path) -> set[str]:
-    """The data files that tables consist of now, and the manifests of the batches that are kept."""
-    logs = [path.parent for path in home.rglob("_delta_log")]
-    kept = {
-        (journal.parent / "state" / "manifests" / name).relative_to(home).as_posix()
-        for journal in home.glob("jobs/*/generation-*/journal")
-        for record in journal.glob("*.done.json")
-        for name in json.loads(unsealed(record.read_bytes())[0]).get("manifests", {})
-    }
-    return kept | {
-        (table / path).relative_to(home).as_posix()
-        for table in logs
-        for path in DeltaTable(str(table)).get_add_actions()["path"].to_pylist()
-    }

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.chaos.conftest import TRIES
+from tests.chaos.files_of_homes import files_of
 from tests.chaos.launcher import Launcher
 from tests.chaos.remedies import work_through
 from tests.chaos.scenes import FULL_REFRESH
@@ -29,9 +30,6 @@ FAULTS: dict[str, Callable[[Path], None]] = {
     "a file is cut in half": cut_short,
     "a file is emptied": empty,
 }
-
-NEEDLESS = re.compile(r"(^|/)(\.lock|landing/.*|.*\.crc)$")
-"""Locks hold nothing, and landing files that were read may go; files that land are `test_landing.py`'s."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -158,12 +156,6 @@ def test_a_whole_home_that_is_restored_goes_on_from_where_it_stood(launcher: Lau
         land(home, 4, 1 + number % 3)
         refused = work_through(launcher, home, TO_THE_END)
         told.count(expected(home), found(home), f"after {number % 4} commands", refused=bool(refused))
-
-
-def files_of(home: Path) -> list[str]:
-    """Files below a home, that some run may need."""
-    names = sorted(path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file())
-    return [name for name in names if not NEEDLESS.search(name)]
 
 
 def damage(launcher: Launcher, homes: Homes, told: Tally, fault: str, files: list[str]) -> None:

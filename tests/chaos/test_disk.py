@@ -4,16 +4,15 @@ import errno
 import os
 import random
 import shutil
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.conftest import TRIES
-from tests.chaos.launcher import COUNTED, Launcher, Run, Writes
+from tests.chaos.launcher import COUNTED, Launcher, Writes
 from tests.chaos.scenes import SCENES, Scene
+from tests.chaos.small_disks import fill, is_said, mounted
 from tests.chaos.story import INGEST, TO_THE_END, WORK, Homes
 
 PROMISE = "A disk that is full, or fails, ends a run with one message; the next one goes on where it was."
@@ -47,14 +46,6 @@ def test_a_write_that_fails_is_told_and_made_good(
         scene.count(told, home, f"{name}, {fault} at write {number}")
 
 
-def is_said(run: Run, code: int, reason: str) -> None:
-    """It ended well, since that write did not matter, or with one message that says why."""
-    assert code in (0, 1), run.said
-    assert "Traceback" not in run.said
-    # Delta's own library does not always pass the reason on.
-    assert code == 0 or ("error:" in run.said and (reason in run.said or "Could not" in run.said)), run.said
-
-
 @pytest.mark.parametrize("tries", [2, pytest.param(3 * TRIES, marks=pytest.mark.chaos)])
 def test_a_real_disk_that_is_full_is_told_and_made_good(
     launcher: Launcher, homes: Homes, tally, small_disk: Path, tries: int
@@ -71,30 +62,6 @@ def test_a_real_disk_that_is_full_is_told_and_made_good(
         assert code_after == 0, run.said
         scene.count(told, home, f"try {index}", came=code != 0)
         shutil.rmtree(home)
-
-
-@contextmanager
-def fill(disk: Path, left: int) -> Iterator[None]:
-    """Fill a disk but for so many kilobytes."""
-    ballast = disk / "ballast"
-    with ballast.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(disk).free - left * 1024)
-    yield
-    ballast.unlink()
-
-
-@contextmanager
-def mounted(folder: Path, megabytes: int) -> Iterator[Path]:
-    """Mount a disk of so many megabytes below a folder; skips the test where that is not allowed."""
-    disk = folder / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(disk)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("no small disk can be mounted here: it takes root")
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.chaos.conftest import TRIES
 from tests.chaos.launcher import Launcher
 from tests.chaos.story import INGEST, TO_THE_END, WINDOWS, Homes
 from tests.kafka_broker import Broker, broker_or_skip
-from tests.keyfold.sinks.test_publisher import messages, rows_of, table_rows, to
+from tests.keyfold.sinks.published import messages, rows_of, table_rows, to
 
 PROMISE = "A table that goes to a topic: readers of committed messages find each row once."
 

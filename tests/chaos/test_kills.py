@@ -10,32 +10,13 @@ import pytest
 from keyfold.lakehouse import fail_points
 from tests.chaos.conftest import TRIES, in_short
 from tests.chaos.launcher import COUNTED, KILLED, Launcher, Writes
-from tests.chaos.scenes import SCENES
+from tests.chaos.scenes import SCENE_OF, SCENES
 from tests.chaos.story import Homes
 
 PROMISE = "A process may be killed at any moment: called again, it ends as if nothing had been."
 
 POINTS = [point for point in fail_points.POINTS if not point.startswith("sink")]
 """Those of sinks are in `tests/keyfold.sinks.test_publisher.py`, and of several jobs in `tests/keyfold/runs/test_chains.py` too."""
-
-# Which scene comes to a point: the first word says.
-SCENE_OF = {
-    "plan": "runs",
-    "work": "runs",
-    "changes": "runs",
-    "state": "runs",
-    "done": "runs",
-    "commit": "runs",
-    "merge": "runs",
-    "journal": "runs",
-    "generation": "full refresh",
-    "going live": "full refresh",
-    "fill": "move of state",
-    "promote": "branch and promotion",
-    "rebuild": "rebuild",
-    "rewrite": "quarantine",
-    "maintenance": "maintenance",
-}
 
 
 @pytest.mark.parametrize("point", in_short(POINTS[::8], POINTS))

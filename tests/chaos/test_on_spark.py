@@ -21,11 +21,10 @@ from keyfold.session import SparkSettings
 from keyfold.session.spark_settings import spark_conf
 from tests.chaos.conftest import TRIES
 from tests.chaos.launcher import Launcher, Run
-from tests.chaos.scenes import SCENES
+from tests.chaos.readings import kill_amid_readings
+from tests.chaos.scenes import SCENE_OF, SCENES
+from tests.chaos.small_disks import fill, is_said, mounted
 from tests.chaos.story import Homes
-from tests.chaos.test_disk import fill, is_said, mounted
-from tests.chaos.test_kills import SCENE_OF
-from tests.chaos.test_readers import kill_amid_readings
 from tests.standalone_cluster import standalone_cluster
 from tests.waiting import lives
 

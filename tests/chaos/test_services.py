@@ -11,7 +11,7 @@ from tests.chaos.conftest import in_short
 from tests.chaos.launcher import Launcher
 from tests.chaos.story import TO_THE_END, WORK, Homes, expected, found
 from tests.hostile_server import ACTS, HostileServer
-from tests.spark_jobs.jobs.batched_enrichment.test_batched_enrichment_service import play_points, points
+from tests.spark_jobs.jobs.batched_enrichment.scripted_service import play_points, points
 
 PROMISE = "A service may be away, slow or hostile: each event has one outcome, in bounded time."
 

@@ -18,9 +18,9 @@ import keyfold
 from keyfold.testing import play
 from tests.examples import examples
 from tests.on_a_grid import many_of, on_grid
+from tests.shop import NOON
 
 HOME = Path(__file__).parents[2]
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NEVER = datetime.min.replace(tzinfo=UTC)
 END = NOON + timedelta(days=1)
 HOUR, GAP, DELAY = timedelta(hours=1), timedelta(minutes=10), timedelta(minutes=5)

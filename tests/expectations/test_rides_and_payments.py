@@ -1,6 +1,6 @@
 """The suites of rides, payments and enriched events: each fault beside good rows fails the check that is about it alone."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from expectations import (
     batched_enrichment,
@@ -19,8 +19,8 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARY
 from spark_jobs.streams import METRICS, RIDE_STATUSES
 from tests.expectations.faults import Row, case, check_case, each, told
+from tests.shop import NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 EARLIER, MINUTE, HOUR = NOON - timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 WEATHER, CARDS, METERS = (build_job(JOBS[name]) for name in ("ride_weather", "card_in_two_cities", "ride_meter_jumps"))
 

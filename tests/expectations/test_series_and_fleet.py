@@ -21,8 +21,8 @@ from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNING
 from spark_jobs.jobs.moving_averages import MOVING_AVERAGES, STATION_SESSION
 from spark_jobs.jobs.vehicle_trips import VEHICLE_STOP, VEHICLE_TRIP
 from tests.expectations.faults import Row, case, check_case, each, told
+from tests.shop import NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR, MINUTE, DAY = timedelta(hours=1), timedelta(minutes=1), timedelta(days=1)
 
 LEARNED: Row = {"value": 11.0, "expected": 10.0, "score": 0.01, "label": "normal"}

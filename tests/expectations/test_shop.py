@@ -1,6 +1,6 @@
 """The suites of the shop's sales: each fault beside good rows fails the check that is about it alone."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from expectations import (
     latest_purchase_totals,
@@ -17,9 +17,8 @@ from spark_jobs.jobs.purchase_totals import LATEST_PURCHASE_TOTAL, PURCHASE_TOTA
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.top_products import LATEST_TOP_PRODUCT, SALES_WINDOW, TOP_PRODUCT
 from tests.expectations.faults import case, check_case, each, told
+from tests.shop import HOUR, NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-HOUR = timedelta(hours=1)
 SALE = build_job(JOBS["sales_with_products"]).main.schema
 
 

@@ -1,6 +1,5 @@
 """A column says what it means once, and everybody reads it from there; a job whose columns have changed is refused."""
 
-import dataclasses
 from typing import Any, cast
 
 import polars as pl
@@ -13,7 +12,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.tables import Append
 from keyfold.schemas import declared_schema
-from tests.keyfold.keyed.toy_jobs import TOTAL, totals, windows
+from tests.keyfold.keyed.toy_jobs import NOTED, TOTAL, totals, windows, with_note
 from tests.shop import CLICK
 
 
@@ -61,19 +60,6 @@ def test_columns_that_are_passed_on_keep_their_words_and_are_made_of_themselves(
 def test_a_column_without_a_meaning_is_refused():
     with pytest.raises(KeyfoldError, match="column fare: it needs a description"):
         column("fare", pa.float64(), " ")
-
-
-NOTED = TOTAL.append(pa.field("note", pa.string()))
-
-
-def with_note(step):
-    """A step whose output has one column more."""
-
-    def noted(state, events, clock):
-        made = step(state, events, clock)
-        return dataclasses.replace(made, output=made.output.with_columns(note=pl.lit("new")))
-
-    return noted
 
 
 CHANGES = {

@@ -1,7 +1,5 @@
 """Maintenance of tables: what is joined, what is deleted, and what a reader that lags behind still finds."""
 
-import json
-import os
 import time
 from collections.abc import Callable
 from datetime import date
@@ -10,69 +8,18 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.journal.sealed import sealed, unsealed
-from keyfold.lakehouse import Lakehouse, commits
+from keyfold.lakehouse import commits
 from keyfold.lakehouse.commits import replace_files
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, is_own_file, write_data_file
 from keyfold.lakehouse.log_changes import changes_since, snapshot
 from keyfold.lakehouse.paths import create_table
-from keyfold.lakehouse.positions import Position, position_at
+from keyfold.lakehouse.positions import position_at
 from keyfold.lakehouse.reading import data_file_paths
-from keyfold.maintenance import Maintained, MaintainedTable, maintain
+from tests.keyfold.aged_table import DAY, append, care, grow_old, touch
 from tests.shop import CLICK, clicks
-
-DAY = 86_400
-EVENTS = "events.clicks"
-
-
-@pytest.fixture
-def table(lakehouse: Lakehouse) -> Path:
-    lakehouse.events("clicks").mkdir(parents=True)
-    return Path(str(lakehouse.events("clicks")))
-
-
-def care(lakehouse: Lakehouse, table: Path, **settings) -> Maintained:
-    return maintain(lakehouse, MaintainedTable(EVENTS, table, **{"time": "at", **settings}))
-
-
-def append(table: Path, *minutes: int) -> None:
-    for minute in minutes:
-        write_deltalake(
-            str(table),
-            clicks(("ann", minute)),
-            mode="append",
-            commit_properties=CommitProperties(app_transactions=[Transaction("ingest", minute)]),
-        )
-
-
-def grow_old(table: Path, days: float) -> None:
-    """Make all that was done to a table so many days older."""
-    records = list(table.parents[1].glob("jobs/*/*/journal/*.json"))
-    for log in (table / "_delta_log").glob("*.json"):
-        before = position_of(log)
-        actions = [json.loads(line) for line in log.read_text().splitlines()]
-        for action in actions:
-            for name, key in (("commitInfo", "timestamp"), ("remove", "deletionTimestamp")):
-                if name in action:
-                    action[name][key] -= int(days * DAY * 1000)
-        log.write_text("".join(json.dumps(action) + "\n" for action in actions))
-        for record in records:
-            content, number = unsealed(record.read_bytes())
-            after = position_of(log).digest.encode()
-            record.write_bytes(sealed(content.replace(before.digest.encode(), after), number))
-    for file in table.rglob("*.parquet"):
-        touch(file, file.stat().st_mtime - days * DAY)
-
-
-def position_of(log: Path) -> Position:
-    return position_at(log.parents[1], int(log.stem))
-
-
-def touch(file: Path, at: float) -> None:
-    os.utime(file, (at, at))
 
 
 def data_files(table: Path) -> int:

@@ -18,8 +18,8 @@ from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.maintenance import backup as making
 from keyfold.maintenance.log_trimming import trim_log
 from keyfold.maintenance.readers import Reader, readers
+from tests.keyfold.aged_table import DAY, EVENTS, append, care, grow_old, table, touch
 from tests.keyfold.keyed.toy_jobs import totals, windows
-from tests.keyfold.test_maintenance import DAY, EVENTS, append, care, grow_old, table, touch
 from tests.made_generations import plan_of, put_done, put_generation
 
 __all__ = ["table"]

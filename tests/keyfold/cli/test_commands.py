@@ -11,14 +11,8 @@ from keyfold.keyed.job.building import build_job
 from keyfold.runs import run
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.simulation.telemetry import GEOFENCES
+from tests.keyfold.cli.rides import POINT, RIDE
 from tests.keyfold.state.job_histories import EVENTS, put
-
-RIDE = [
-    {"ride_id": "r1", "point_idx": 0, "timestamp": "2026-01-01T12:00:00Z", "ride_status": "pickup"},
-    {"ride_id": "r1", "point_idx": 1, "timestamp": "2026-01-01T12:04:10Z", "ride_status": "dropoff"},
-    {"ride_id": "r2", "point_idx": 0, "timestamp": "2026-01-01T12:05:00Z", "ride_status": "pickup"},
-]
-POINT = {"latitude": 40.7, "longitude": -74.0, "meter_reading": 1.5, "meter_increment": 0.1, "passenger_count": 1}
 
 
 def test_files_are_ingested_summarised_and_shown(keyfold, tmp_path):

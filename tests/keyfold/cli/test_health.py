@@ -17,7 +17,7 @@ from keyfold.runs.health import free_bytes
 from keyfold.runs.metrics import MEANING
 from keyfold.storage.place import to_place
 from keyfold.times import BEGINNING
-from tests.keyfold.cli.test_commands import POINT, RIDE
+from tests.keyfold.cli.rides import POINT, RIDE
 from tests.made_generations import plan_of, put_done, put_generation
 
 JOB, STREAM, EVENTS = "ride_summaries", "ride_points", "events.ride_points"

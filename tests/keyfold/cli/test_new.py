@@ -30,8 +30,8 @@ from keyfold.ingestion.parsing import parse_file
 from keyfold.stream import INGESTED_AT
 from tests.examples import examples
 from tests.project_copy import ROOT
+from tests.shop import START
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
 TIME = "timestamp[us, tz=UTC]"
 
 

@@ -2,63 +2,23 @@
 
 import errno
 from dataclasses import asdict
-from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.ingestion import IngestSummary, batch, ingest_journal, ingest_totals, is_unfinished, split_writer
+from keyfold.ingestion import batch, ingest_journal, ingest_totals, is_unfinished, split_writer
 from keyfold.journal import Journal
 from keyfold.lakehouse import Lakehouse, fail_points
-from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.runners import Runners
 from keyfold.runs import ingest
 from keyfold.storage.place import Place
-from keyfold.stream import INGESTED_AT
-from keyfold.times import micros
-from tests.landings import EVENTS, START, check_counts, event, land, local_runners
-from tests.power_cuts import OF_INGEST, Cut, PowerCut
-
-
-def stored(lakehouse: Lakehouse) -> list[tuple[Any, ...]]:
-    rows = DeltaTable(str(lakehouse.events("clicks"))).to_pyarrow_table().to_pylist()
-    events = ((row["user"], row["seq"], int((row["at"] - START) / timedelta(hours=1)), row["note"]) for row in rows)
-    return sorted(events, key=repr)
-
-
-def ingest_after_crashes(left: list[tuple[str, int]], *given: Any, **named: Any) -> IngestSummary:
-    """Ingest to the end, after runs that crash: as long as one comes to its point, of those that are left."""
-    while left:
-        with patch.object(fail_points, "act", Cut(*left.pop())):
-            try:
-                ingest(*given, **named)
-            except PowerCut:
-                continue
-            break
-    return ingest(*given, **named)
-
-
-def check_arrivals(lakehouse: Lakehouse) -> None:
-    """Each event arrived when its batch was planned, by the rows and by the log's statistics, from which jobs plan."""
-    journal, events = ingest_journal(lakehouse, "clicks"), lakehouse.events("clicks")
-    stated = {file.path: (file.first, file.last) for file in snapshot(events, INGESTED_AT).files}
-    last = journal.last_done()
-    for number in range(last.batch + 1 if last else 0):
-        plan, done = journal.plan(number), journal.done(number)
-        assert plan is not None
-        assert done is not None
-        for file in done.tables["events"]:
-            arrived = pq.read_table(BytesIO((events / file.path).read_bytes()), columns=[INGESTED_AT]).column(0)
-            assert arrived.unique().to_pylist() == [plan.planned_at]
-            assert stated.pop(file.path) == (micros(plan.planned_at),) * 2
-    assert not stated
+from tests.landings import EVENTS, check_counts, event, land, local_runners, stored
+from tests.power_cuts import OF_INGEST
 
 
 def several(landing: Place) -> None:

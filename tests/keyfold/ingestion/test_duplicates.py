@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,7 @@ from keyfold.ingestion import duplicates
 from keyfold.ingestion.duplicates import Ids, event_ids, first_equal, kept_at, standing_at
 from keyfold.stream import TIMESTAMP, Stream
 from tests.examples import examples
+from tests.shop import START
 
 Event = tuple[int, int, int, int]
 """First hash, second hash, time, content; hashes of few values, so that they meet, and meet by halves."""
@@ -132,7 +133,6 @@ TYPES = {
     "at": TIMESTAMP,
 }
 STREAM = Stream("s", pa.schema(list(TYPES.items())), "at", event_id=tuple(TYPES))
-START = datetime(2026, 1, 1, tzinfo=UTC)
 
 TEXT = st.one_of(st.none(), st.sampled_from(["", "N", "T", "1", "\x1f", "1\x1f", "N\x1f1", "1\x1fN", "TN"]), st.text())
 ID = st.tuples(

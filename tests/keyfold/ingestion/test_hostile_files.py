@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from keyfold.ingestion import child
@@ -18,7 +17,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest
 from keyfold.stream import Stream
 from spark_jobs.streams import METRICS
-from tests.landings import check_counts, local_runners, metric, put, quarantine, rows
+from tests.landings import ROWS_OF_PARQUET, check_counts, local_runners, metric, parquet, put, quarantine, rows
 from tests.power_cuts import power_cut_at
 from tests.schemas import schema_of
 
@@ -37,21 +36,11 @@ def test_a_file_in_whose_place_a_link_leads_out_once_it_is_planned_is_quarantine
 
 
 EVENTS = Stream("metrics", schema_of("key string, timestamp time!, value float64"), "timestamp")
-COUNT = 200
-
-
-def parquet(**more: pa.Array) -> bytes:
-    times = pa.array([1_700_000_000_000_000 + at for at in range(COUNT)], pa.timestamp("us", tz="UTC"))
-    keys = pa.array([f"x{at % 5}" for at in range(COUNT)])
-    rows = pa.table({"key": keys, "timestamp": times, "value": pa.array(range(COUNT), pa.float64())} | more)
-    content = pa.BufferOutputStream()
-    pq.write_table(rows, content)
-    return content.getvalue().to_pybytes()
 
 
 def compressed() -> bytes:
     line = '{"key": "x", "timestamp": "2026-01-01T00:00:00Z", "value": 1}\n'
-    return gzip.compress((line * COUNT).encode(), mtime=0)
+    return gzip.compress((line * ROWS_OF_PARQUET).encode(), mtime=0)
 
 
 @pytest.mark.parametrize(("ending", "content", "flips"), [("parquet", parquet(), 200), ("json.gz", compressed(), 100)])
@@ -76,14 +65,18 @@ def test_files_in_which_a_bit_has_flipped_are_read_or_quarantined_by_name_and_st
 
 
 def test_a_date_that_panics_polars_makes_its_file_unreadable(lakehouse: Lakehouse, landing: Path):
-    (landing / "a.parquet").write_bytes(parquet(key=pa.array([1 << 30] * COUNT, pa.int32()).cast(pa.date32())))
+    (landing / "a.parquet").write_bytes(
+        parquet(key=pa.array([1 << 30] * ROWS_OF_PARQUET, pa.int32()).cast(pa.date32()))
+    )
     (landing / "b.parquet").write_bytes(parquet())
     summary = ingest(lakehouse, EVENTS, landing, runners=local_runners(1))
-    assert (summary.files, summary.accepted) == (2, COUNT)
+    assert (summary.files, summary.accepted) == (2, ROWS_OF_PARQUET)
     assert {Path(row["file"]).name for row in quarantine(lakehouse)} == {"a.parquet"}
 
 
-@pytest.mark.parametrize(("crashes", "accepted", "reason"), [(1, COUNT, None), (2, 0, "its reader crashed (SIGABRT)")])
+@pytest.mark.parametrize(
+    ("crashes", "accepted", "reason"), [(1, ROWS_OF_PARQUET, None), (2, 0, "its reader crashed (SIGABRT)")]
+)
 def test_a_file_whose_reader_crashes_is_tried_again_in_another_process(
     lakehouse: Lakehouse,
     landing: Path,
@@ -115,7 +108,7 @@ def parsed(path: Path) -> int:
 
 def test_a_reader_that_answers_no_more_is_ended(landing: Path, monkeypatch: pytest.MonkeyPatch):
     (landing / "a.parquet").write_bytes(parquet())
-    assert parsed(landing / "a.parquet") == COUNT
+    assert parsed(landing / "a.parquet") == ROWS_OF_PARQUET
     hangs = child._idle[os.getpid()][-1]
     os.kill(hangs._process.pid, signal.SIGSTOP)
     monkeypatch.setattr(child, "SILENCE", 0.1)
@@ -131,8 +124,8 @@ def test_threads_that_parse_at_the_same_time_get_the_rows_of_their_own_files(lan
     found = [parse_file_safely(EVENTS, path, datetime.now(UTC), landing, None) for path in paths]
     # Each is begun before another one is read to its end.
     first = [next(rows).accepted.height for rows in found]
-    assert first == [COUNT] * 3
+    assert first == [ROWS_OF_PARQUET] * 3
     assert [sum(rows.accepted.height for rows in left) for left in found] == [0] * 3
     with ThreadPoolExecutor(3) as threads:
-        assert list(threads.map(parsed, paths * 5)) == [COUNT] * 15
+        assert list(threads.map(parsed, paths * 5)) == [ROWS_OF_PARQUET] * 15
     assert len({one._process.pid for one in child._idle[os.getpid()]}) <= 4

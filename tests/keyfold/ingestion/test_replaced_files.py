@@ -20,8 +20,7 @@ from keyfold.runs import ingest
 from keyfold.storage import entries
 from spark_jobs.streams import METRICS
 from tests.entries import SECRET
-from tests.keyfold.ingestion.test_hostile_files import parquet
-from tests.landings import local_runners, metric, put, quarantine, rows
+from tests.landings import local_runners, metric, parquet, put, quarantine, rows
 from tests.power_cuts import power_cut_at
 
 CONTENTS = {

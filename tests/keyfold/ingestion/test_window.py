@@ -2,22 +2,25 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keyfold.errors import Misconfigured
-from keyfold.ingestion import batch, ingest_journal, split_writer
+from keyfold.ingestion import IngestSummary, batch, ingest_journal, split_writer
 from keyfold.ingestion.kafka.offsets import MESSAGE_BYTES
 from keyfold.ingestion.rebuilding import rebuild
 from keyfold.ingestion.segments import open_segment
-from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse import Lakehouse, fail_points
+from keyfold.lakehouse.log_changes import snapshot
 from keyfold.maintenance.backup import back_up, restore
 from keyfold.maintenance.checking import check
 from keyfold.runs import ingest
@@ -25,9 +28,8 @@ from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import micros
 from tests.examples import examples
 from tests.keyfold.ingestion.kafka.listed_topic import Topic
-from tests.keyfold.ingestion.test_batch import check_arrivals, ingest_after_crashes, stored
-from tests.landings import EVENTS, START, check_counts, event, land, local_runners
-from tests.power_cuts import OF_INGEST
+from tests.landings import EVENTS, START, check_counts, event, land, local_runners, stored
+from tests.power_cuts import OF_INGEST, Cut, PowerCut
 
 DAY = timedelta(days=1)
 WINDOWED = replace(EVENTS, max_age=2 * DAY)
@@ -209,3 +211,31 @@ def test_a_stream_that_goes_by_arrival_keeps_ids_of_its_window(tmp_path: Path):
     assert done
     assert done.ids_since
     assert done.totals.accepted == 2
+
+
+def ingest_after_crashes(left: list[tuple[str, int]], *given: Any, **named: Any) -> IngestSummary:
+    """Ingest to the end, after runs that crash: as long as one comes to its point, of those that are left."""
+    while left:
+        with patch.object(fail_points, "act", Cut(*left.pop())):
+            try:
+                ingest(*given, **named)
+            except PowerCut:
+                continue
+            break
+    return ingest(*given, **named)
+
+
+def check_arrivals(lakehouse: Lakehouse) -> None:
+    """Each event arrived when its batch was planned, by the rows and by the log's statistics, from which jobs plan."""
+    journal, events = ingest_journal(lakehouse, "clicks"), lakehouse.events("clicks")
+    stated = {file.path: (file.first, file.last) for file in snapshot(events, INGESTED_AT).files}
+    last = journal.last_done()
+    for number in range(last.batch + 1 if last else 0):
+        plan, done = journal.plan(number), journal.done(number)
+        assert plan is not None
+        assert done is not None
+        for file in done.tables["events"]:
+            arrived = pq.read_table(BytesIO((events / file.path).read_bytes()), columns=[INGESTED_AT]).column(0)
+            assert arrived.unique().to_pylist() == [plan.planned_at]
+            assert stated.pop(file.path) == (micros(plan.planned_at),) * 2
+    assert not stated

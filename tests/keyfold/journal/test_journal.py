@@ -16,6 +16,7 @@ from keyfold.journal.sealed import sealed
 from keyfold.lakehouse import fail_points, files
 from keyfold.storage.object_path import ObjectPath
 from tests.examples import examples
+from tests.shop import HOUR, NOON
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -251,10 +252,6 @@ def write_plan(journal, plan):
 
 
 _numbers = itertools.count()
-
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-HOUR = timedelta(hours=1)
 
 
 def reading(wall, uptime, boot="this", offset=0.0):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -21,8 +21,8 @@ from keyfold import (
     Timeout,
     required,
 )
+from tests.shop import NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIME = pl.Datetime("us", "UTC")
 TIMEOUT = timedelta(minutes=10)
 SOON = timedelta(minutes=1)

@@ -1,7 +1,5 @@
 """A key that expires and gets an event in one batch gives the same rows as in two: the engine closes it first."""
 
-from datetime import UTC, datetime, timedelta
-
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -22,10 +20,9 @@ from keyfold import (
     Upsert,
 )
 from tests.examples import examples
+from tests.shop import MINUTE, NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIME = pl.Datetime("us", "UTC")
-MINUTE = timedelta(minutes=1)
 SEEN = {"user": pl.String, "at": TIME}
 CLICKS = Stream(
     "clicks", pa.schema([pa.field("user", pa.string(), nullable=False), ("at", pa.timestamp("us", "UTC"))]), "at"

@@ -12,8 +12,8 @@ from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.job_run import run_job
 from keyfold.state.changing.promoting import promote
 from tests.folders import copy_folder, remove_folder
+from tests.keyfold.house import House, house
 from tests.keyfold.keyed.toy_jobs import totals
-from tests.keyfold.test_remedies import House, house
 from tests.lake import LOCAL
 
 __all__ = ["house"]

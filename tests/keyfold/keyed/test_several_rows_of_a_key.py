@@ -1,7 +1,7 @@
 """Several rows of a key in one call of the step: the last stays, and what cannot be merged is refused before it counts."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import polars as pl
@@ -23,9 +23,8 @@ from tests.delta_features import with_feature
 from tests.keyfold.keyed.toy_jobs import TOTAL, totals
 from tests.keyfold.operators.every_operator import IS_LAST, IS_LITTLE, OF_SPAN, SPAN, SUMS, TIME, VISITS
 from tests.lake import Lake
-from tests.shop import CLICK
+from tests.shop import CLICK, NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 
 

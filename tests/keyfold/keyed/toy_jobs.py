@@ -1,5 +1,6 @@
 """Small jobs that put one promise of the engine each to the test."""
 
+import dataclasses
 from datetime import timedelta
 
 import polars as pl
@@ -158,3 +159,16 @@ def totals(**changes) -> KeyedJob:
         "state_events": pl.lit(0),
     }
     return windows(**{**settings, **changes})
+
+
+NOTED = TOTAL.append(pa.field("note", pa.string()))
+
+
+def with_note(step):
+    """A step whose output has one column more."""
+
+    def noted(state, events, clock):
+        made = step(state, events, clock)
+        return dataclasses.replace(made, output=made.output.with_columns(note=pl.lit("new")))
+
+    return noted

@@ -15,10 +15,9 @@ from keyfold.testing import accounted_for, restart
 from tests.examples import examples
 from tests.keyfold.operators.buffer_oracle import Oracle
 from tests.on_a_grid import many_of, on_grid
+from tests.shop import MINUTE, NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
 KEY, NUMBER = required("room", pa.string(), "The room"), pa.field("number", pa.int64())
 READINGS = Stream("readings", pa.schema([KEY, required("at", pa.timestamp("us", "UTC"), "When"), NUMBER]), "at")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import polars as pl
 import pytest
@@ -14,8 +14,8 @@ from keyfold import KeyedJob, TestHarness
 from keyfold.keyed.job.step import InOneCall
 from tests.examples import examples
 from tests.keyfold.operators.every_operator import EVERY_OPERATOR
+from tests.shop import NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TICK, MINUTE = timedelta(microseconds=1), timedelta(minutes=1)
 DURATIONS = [3 * MINUTE, 5 * MINUTE, 12 * MINUTE]
 AROUND = [duration + more for duration in DURATIONS for more in (-TICK, timedelta(0), TICK)]

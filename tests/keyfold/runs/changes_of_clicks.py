@@ -12,18 +12,11 @@ from keyfold.lakehouse import fail_points
 from keyfold.lakehouse.file_changes import erased_rows
 from keyfold.lakehouse.reading import count_rows
 from keyfold.runs.event_changes import quarantine
-from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import windows
+from tests.keyfold.runs.ruled_clicks import CLICKS, events
 from tests.lake import Lake
-from tests.shop import CLICK, START
+from tests.shop import START
 
-CLICKS = Stream(
-    "clicks",
-    CLICK,
-    "at",
-    event_id=("user", "at"),
-    future_bound=timedelta(days=4000),
-)
 JOB, LATE = windows(stream=CLICKS), windows(stream=CLICKS, name="late")
 BY = Author("ann@example.org", "a click of nobody")
 BEFORE, EVENT, AGAIN = [("ann", 1, 1), ("cat", 3, 3)], ("bob", 2, 666), ("bob", 2, 6)
@@ -47,17 +40,12 @@ class CutOff(Exception):
     """Passes through code that has a remedy for an OSError, as a kill does."""
 
 
-def rows_of(*rows):
-    at = [START + timedelta(minutes=minute) for _, minute, _ in rows]
-    return pl.DataFrame({"user": [user for user, *_ in rows], "at": at, "clicks": [clicks for *_, clicks in rows]})
-
-
 def ingested_clicks(home):
     """Events of four people in two files, of which a job has read the first."""
     lake = Lake(home)
-    lake.land(CLICKS, rows_of(*BEFORE))
+    lake.land(CLICKS, events(*BEFORE))
     lake.run(LATE)
-    lake.land(CLICKS, rows_of(EVENT, ("dan", 4, 4)))
+    lake.land(CLICKS, events(EVENT, ("dan", 4, 4)))
     return lake
 
 

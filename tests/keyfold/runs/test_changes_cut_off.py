@@ -14,7 +14,6 @@ from tests.keyfold.runs.changes_of_clicks import (
     BEFORE,
     BY,
     CHANGED,
-    CLICKS,
     EVENT,
     JOB,
     LATE,
@@ -28,10 +27,10 @@ from tests.keyfold.runs.changes_of_clicks import (
     clicks_of_jobs,
     cut_at,
     ingested_clicks,
-    rows_of,
     stored,
     take_out,
 )
+from tests.keyfold.runs.ruled_clicks import CLICKS, events
 from tests.lake import Lake
 
 
@@ -82,10 +81,10 @@ def test_an_event_of_a_quarantine_that_was_cut_off_and_repeated_can_land_again(l
         take_out(lake, jobs, ("bob", 2))
     assert not calls_left(lake)
     assert stored(lake) == (REST, [("bob", 666)])
-    lake.land(CLICKS, rows_of(AGAIN, ("cat", 3, 3)))
+    lake.land(CLICKS, events(AGAIN, ("cat", 3, 3)))
     assert stored(lake) == (sorted([*REST, ("bob", 6)]), [("bob", 666)])
     # It is known from now on.
-    lake.land(CLICKS, rows_of(AGAIN))
+    lake.land(CLICKS, events(AGAIN))
     assert stored(lake) == (sorted([*REST, ("bob", 6)]), [("bob", 666)])
     assert clicks_of_jobs(lake, jobs) == [sorted([*REST, ("bob", 6)])] * len(jobs)
 
@@ -98,12 +97,12 @@ def test_a_quarantine_that_was_cut_off_is_finished_by_the_next_ingest_and_the_ne
     )
     if first == "ingest":
         # The event lands again, right, before anybody repeats the call: it is no duplicate of the one that was taken out.
-        lake.land(CLICKS, rows_of(AGAIN, ("cat", 3, 3)))
+        lake.land(CLICKS, events(AGAIN, ("cat", 3, 3)))
     for job in jobs:
         keyfold.run(lake.lakehouse, job, runners=lake.session)
     if first == "run":
         assert stored(lake) == (REST, [("bob", 666)])
-        lake.land(CLICKS, rows_of(AGAIN, ("cat", 3, 3)))
+        lake.land(CLICKS, events(AGAIN, ("cat", 3, 3)))
     assert not calls_left(lake)
     assert stored(lake) == (sorted([*REST, ("bob", 6)]), [("bob", 666)])
     assert clicks_of_jobs(lake, jobs) == [sorted([*REST, ("bob", 6)])] * len(jobs)
@@ -115,7 +114,7 @@ def test_a_quarantine_of_other_events_in_between_does_not_undo_what_is_left_to_d
     take_out(lake, jobs, ("dan", 4))
     take_out(lake, jobs, ("bob", 2), ("ann", 1))
     assert stored(lake) == ([("cat", 3)], [("ann", 1), ("bob", 666), ("dan", 4)])
-    lake.land(CLICKS, rows_of(AGAIN, *BEFORE, ("dan", 4, 4)))
+    lake.land(CLICKS, events(AGAIN, *BEFORE, ("dan", 4, 4)))
     assert stored(lake) == (sorted([*REST, ("bob", 6)]), [("ann", 1), ("bob", 666), ("dan", 4)])
     assert clicks_of_jobs(lake, jobs) == [sorted([*REST, ("bob", 6)])] * len(jobs)
 
@@ -123,7 +122,7 @@ def test_a_quarantine_of_other_events_in_between_does_not_undo_what_is_left_to_d
 @pytest.mark.parametrize("point", [*PREPARED, *REPLACED, *REFRESHED])
 @pytest.mark.parametrize("by", ["the same call", "ingest and runs"])
 def test_a_correction_that_was_cut_off_is_finished_and_known_to_ingest(lake, jobs, cut, point, by, tmp_path):
-    rows_of(AGAIN).write_parquet(tmp_path / "right.parquet")
+    events(AGAIN).write_parquet(tmp_path / "right.parquet")
 
     def fix():
         return correct(
@@ -134,16 +133,16 @@ def test_a_correction_that_was_cut_off_is_finished_and_known_to_ingest(lake, job
     if by == "the same call" or point in PREPARED:
         fix()
     else:
-        lake.land(CLICKS, rows_of(("cat", 3, 3)))
+        lake.land(CLICKS, events(("cat", 3, 3)))
         for job in jobs:
             keyfold.run(lake.lakehouse, job, runners=lake.session)
     assert not calls_left(lake)
     right = sorted([*REST, ("bob", 6)])
     assert stored(lake) == (right, [])
     # What is right is a copy, and what was wrong is not accepted.
-    lake.land(CLICKS, rows_of(AGAIN, ("cat", 3, 3)))
+    lake.land(CLICKS, events(AGAIN, ("cat", 3, 3)))
     assert stored(lake) == (right, [])
-    lake.land(CLICKS, rows_of(EVENT))
+    lake.land(CLICKS, events(EVENT))
     assert stored(lake) == (right, [("bob", 666)])
     assert clicks_of_jobs(lake, jobs) == [right] * len(jobs)
 
@@ -164,7 +163,7 @@ def test_what_an_erasure_erases_that_was_cut_off_and_finished_is_as_after_one_th
     if by == "the same call" or point in PREPARED:
         remove(lake)
     else:
-        lake.land(CLICKS, rows_of(("cat", 3, 3)))
+        lake.land(CLICKS, events(("cat", 3, 3)))
         for job in jobs:
             keyfold.run(lake.lakehouse, job, runners=lake.session)
     remove(other)
@@ -172,6 +171,6 @@ def test_what_an_erasure_erases_that_was_cut_off_and_finished_is_as_after_one_th
         assert not calls_left(one)
         assert not any("bob" in str(pl.read_parquet(path).rows()) for path in files_of_tables(one))
         assert stored(one) == (REST, [])
-        one.land(CLICKS, rows_of(EVENT, ("eve", 5, 5)))
+        one.land(CLICKS, events(EVENT, ("eve", 5, 5)))
     assert stored(lake) == stored(other)
     assert clicks_of_jobs(lake, jobs) == clicks_of_jobs(other, jobs)

@@ -24,7 +24,6 @@ from keyfold.runs.table_maintenance import tables_of_ingest
 from tests.keyfold.runs.changes_of_clicks import (
     AGAIN,
     BY,
-    CLICKS,
     EVENT,
     JOB,
     LATE,
@@ -37,10 +36,10 @@ from tests.keyfold.runs.changes_of_clicks import (
     clicks_of_jobs,
     cut_at,
     ingested_clicks,
-    rows_of,
     stored,
     take_out,
 )
+from tests.keyfold.runs.ruled_clicks import CLICKS, events
 from tests.lake import Lake
 
 POINTS = [*PREPARED, *QUARANTINED, *REFRESHED]
@@ -113,7 +112,7 @@ def is_right(lake, *, lands=True):
     assert not calls_left(lake)
     assert stored(lake) == (REST, [("bob", 666)])
     if lands:
-        lake.land(CLICKS, rows_of(AGAIN, ("cat", 3, 3)))
+        lake.land(CLICKS, events(AGAIN, ("cat", 3, 3)))
         assert stored(lake) == (sorted([*REST, ("bob", 6)]), [("bob", 666)])
         assert clicks_of_jobs(lake, [LATE, JOB]) == [sorted([*REST, ("bob", 6)])] * 2
     return True
@@ -171,7 +170,7 @@ def test_a_call_whose_files_another_program_has_replaced_is_given_up_and_loses_n
     assert cut(point, call=lambda: take_bob_out(lake))
     DeltaTable(str(lake.lakehouse.events("clicks"))).optimize.compact()
     with pytest.raises(Locked, match=r"replaced files.*no event was changed: repeat the call"):
-        lake.land(CLICKS, rows_of(("eve", 5, 5)))
+        lake.land(CLICKS, events(("eve", 5, 5)))
     assert places_of(lake, "bob")[0] == 1
     assert not calls_left(lake)
     take_bob_out(lake)
@@ -192,7 +191,7 @@ def test_a_backup_of_a_call_that_was_cut_off_is_finished_where_it_is_restored(la
         take_bob_out(restored)
     else:
         # The event lands again, right, before anybody repeats the call.
-        restored.land(CLICKS, rows_of(AGAIN, ("cat", 3, 3)))
+        restored.land(CLICKS, events(AGAIN, ("cat", 3, 3)))
         for job in (LATE, JOB):
             keyfold.run(restored.lakehouse, job, runners=restored.session)
         assert not calls_left(restored)
@@ -236,7 +235,7 @@ def texts_below(folder):
 def test_a_record_holds_no_private_value_nor_a_digest_of_one(tmp_path, monkeypatch, point):
     private = replace(CLICKS, private=["user"])
     lake = Lake(tmp_path / "home")
-    lake.land(private, rows_of(EVENT, ("ann", 1, 1)))
+    lake.land(private, events(EVENT, ("ann", 1, 1)))
     event = json.dumps({"user": "bob", "at": "2026-01-01T00:02:00Z"})
 
     def call():
@@ -257,7 +256,7 @@ def test_a_record_holds_no_private_value_nor_a_digest_of_one(tmp_path, monkeypat
 def test_what_names_events_leaves_a_record_with_the_audit_and_files_of_a_cut_off_call_go_with_an_erasure(
     lake, cut, tmp_path, first
 ):
-    rows_of(AGAIN).write_parquet(tmp_path / "right.parquet")
+    events(AGAIN).write_parquet(tmp_path / "right.parquet")
 
     def call():
         if first == "quarantine":
@@ -282,7 +281,7 @@ def test_an_erasure_keeps_the_files_of_a_batch_that_is_recorded_and_not_committe
     assert cut("done: after", call=lambda: erase_bob(lake))
     assert calls_left(lake)
     landing = lake.lakehouse.landing("clicks")
-    rows_of(("eve", 5, 5)).write_parquet(landing / "9999.parquet")
+    events(("eve", 5, 5)).write_parquet(landing / "9999.parquet")
     # An ingest is cut off between its record and its commit; a run of the jobs ends the erasure.
     assert cut("done: after", call=lambda: keyfold.ingest(lake.lakehouse, CLICKS, runners=lake.session))
     for job in (LATE, JOB):

@@ -12,28 +12,15 @@ from keyfold.errors import KeyfoldError
 from keyfold.journal.audit import Author
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.runs.event_changes import correct
-from keyfold.stream import Rule, Stream
 from tests.keyfold.keyed.toy_jobs import windows
+from tests.keyfold.runs.ruled_clicks import CLICKS, events
 from tests.lake import Lake
-from tests.shop import CLICK, START
+from tests.shop import START
 
-CLICKS = Stream(
-    "clicks",
-    CLICK,
-    "at",
-    event_id=("user", "at"),
-    rules=(Rule("clicks is negative", pl.col("clicks") < 0),),
-    future_bound=timedelta(days=4000),
-)
 JOB = windows(stream=CLICKS)
 BY = Author("ann@example.org", "the counter was wrong")
 WRONG = [[("ann", 1, 1), ("bob", 2, 100)], [("ann", 12, 1), ("bob", 31, 7)]]
 RIGHT = [("bob", 2, 2), ("bob", 31, 3), ("ann", 1, 1)]
-
-
-def events(*rows):
-    at = [START + timedelta(minutes=minute) for _, minute, _ in rows]
-    return pl.DataFrame({"user": [user for user, *_ in rows], "at": at, "clicks": [clicks for *_, clicks in rows]})
 
 
 def begun(folder, deliveries):

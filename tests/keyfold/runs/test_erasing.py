@@ -3,7 +3,6 @@
 import json
 from datetime import timedelta
 
-import polars as pl
 import pytest
 from deltalake import DeltaTable
 from pydantic import ValidationError
@@ -19,6 +18,7 @@ from keyfold.lakehouse.file_changes import forget
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.runs.event_changes import erase
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from tests.folders import files_that_hold
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.job_histories import put
 from tests.shop import CLICK, CLICKS, clicks
@@ -33,50 +33,32 @@ def land(lakehouse):
     return lambda *events: put(lakehouse, "clicks", clicks(*events), CLICK)
 
 
-@pytest.fixture
-def spark(without_spark):
-    return without_spark
-
-
-def files_that_hold(lakehouse, text):
-    """Every file below the home in which a Parquet value, or the text itself, is."""
-    found = []
-    for path in lakehouse.home.rglob("*"):
-        if path.suffix == ".parquet":
-            frame = pl.read_parquet(path)
-            if any(text in str(value) for row in frame.rows() for value in row):
-                found.append(path)
-        elif path.is_file() and text.encode() in path.read_bytes():
-            found.append(path)
-    return found
-
-
-def test_a_value_is_found_by_what_it_says_and_not_by_how_it_is_written(spark, lakehouse, land, rows, minutes):
+def test_a_value_is_found_by_what_it_says_and_not_by_how_it_is_written(without_spark, lakehouse, land, rows, minutes):
     land(("eva", 1), ("evangeline", 2), ("Eva", 3), ("eva ", 31))
-    run_job(lakehouse, windows(), runners=spark)
-    erased = erase(lakehouse, CLICKS, [windows()], {"user": ["eva"]}, BY, yes=True, runners=spark)
+    run_job(lakehouse, windows(), runners=without_spark)
+    erased = erase(lakehouse, CLICKS, [windows()], {"user": ["eva"]}, BY, yes=True, runners=without_spark)
     assert erased.rows == {"events.clicks": 1}
-    run_job(lakehouse, windows(), Incremental(advance_to=minutes(90)), runners=spark)
+    run_job(lakehouse, windows(), Incremental(advance_to=minutes(90)), runners=without_spark)
     assert [user for user, *_ in rows("windows")] == ["Eva", "eva ", "evangeline"]
 
 
 @pytest.mark.parametrize("read_from", ["latest", "start"])
-def test_a_seed_would_be_lost_so_the_way_on_is_told_first(spark, lakehouse, land, tmp_path, read_from):
+def test_a_seed_would_be_lost_so_the_way_on_is_told_first(without_spark, lakehouse, land, tmp_path, read_from):
     land(("ann", 1), ("evangeline", 2))
     seed = tmp_path / "seed.jsonl"
     seed.write_text('{"ann":{"window":"2026-01-01T00:00:00Z","clicks":5,"deadline":"2026-01-01T00:10:00Z"}}')
-    bootstrap(lakehouse, windows(), Bootstrap(str(seed), read_from=read_from), yes=True, runners=spark)
+    bootstrap(lakehouse, windows(), Bootstrap(str(seed), read_from=read_from), yes=True, runners=without_spark)
     for is_tried in (True, False):
         with pytest.raises(KeyfoldError, match=r"began with state from .*seed.jsonl.*--full-refresh"):
-            erase(lakehouse, CLICKS, [windows()], *EVA, yes=not is_tried, runners=spark)
+            erase(lakehouse, CLICKS, [windows()], *EVA, yes=not is_tried, runners=without_spark)
     assert files_that_hold(lakehouse, "evangeline")
-    run_job(lakehouse, windows(), FullRefresh(), runners=spark)
-    erase(lakehouse, CLICKS, [windows()], *EVA, yes=True, runners=spark)
+    run_job(lakehouse, windows(), FullRefresh(), runners=without_spark)
+    erase(lakehouse, CLICKS, [windows()], *EVA, yes=True, runners=without_spark)
     assert files_that_hold(lakehouse, "evangeline") == []
 
 
 @pytest.mark.parametrize("named", ["../../victim", "/victim"])
-def test_a_log_or_a_record_that_somebody_made_deletes_nothing_elsewhere(spark, lakehouse, land, named):
+def test_a_log_or_a_record_that_somebody_made_deletes_nothing_elsewhere(without_spark, lakehouse, land, named):
     land(("ann", 1))
     table, victim = lakehouse.events("clicks"), lakehouse.home / "victim"
     victim.write_text("of somebody else")
@@ -94,19 +76,19 @@ def test_a_log_or_a_record_that_somebody_made_deletes_nothing_elsewhere(spark, l
 
 
 def test_a_job_that_is_behind_after_maintenance_reads_what_is_left_of_what_it_had_not_read(
-    spark, lakehouse, land, rows, minutes
+    without_spark, lakehouse, land, rows, minutes
 ):
     ahead, behind = windows(), windows(name="behind")
     land(("ann", 1), ("evangeline", 2))
     for job in (ahead, behind):
-        run_job(lakehouse, job, runners=spark)
+        run_job(lakehouse, job, runners=without_spark)
     for minute in (3, 4, 31):
         land(("ann", minute), ("evangeline", minute))
-    run_job(lakehouse, ahead, runners=spark)
+    run_job(lakehouse, ahead, runners=without_spark)
     maintain(lakehouse, MaintainedTable("events.clicks", lakehouse.events("clicks"), time="at"), timedelta(0))
-    erase(lakehouse, CLICKS, [ahead, behind], *EVA, yes=True, runners=spark)
+    erase(lakehouse, CLICKS, [ahead, behind], *EVA, yes=True, runners=without_spark)
     assert files_that_hold(lakehouse, "evangeline") == []
     for job in (ahead, behind):
-        run_job(lakehouse, job, Incremental(advance_to=minutes(90)), runners=spark)
+        run_job(lakehouse, job, Incremental(advance_to=minutes(90)), runners=without_spark)
         assert rows(job.name) == [("ann", minutes(0), 3), ("ann", minutes(30), 1)]
         assert check_conservation(lakehouse, job).balanced

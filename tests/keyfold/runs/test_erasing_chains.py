@@ -19,7 +19,7 @@ from keyfold.lakehouse.files import remove_tree
 from keyfold.runs.event_changes import erase
 from keyfold.stream import TIMESTAMP
 from tests.chained_jobs import CLICKS_OF_HOUR, DAILY, HOURLY, Chain
-from tests.keyfold.runs.test_erasing import files_that_hold
+from tests.folders import files_that_hold
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import Lake
 from tests.shop import CLICKS, NOON

@@ -15,8 +15,7 @@ from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import fail_points
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
-from tests.keyfold.keyed.toy_jobs import TOTAL, WINDOW_TOTAL, totals, windows
-from tests.keyfold.test_columns import NOTED, with_note
+from tests.keyfold.keyed.toy_jobs import NOTED, TOTAL, WINDOW_TOTAL, totals, windows, with_note
 from tests.shop import START
 
 PATIENT = timedelta(minutes=60)

@@ -27,7 +27,7 @@ from keyfold.runs.event_changes import erase, quarantine
 from keyfold.stream import Source
 from spark_jobs.streams import STREAMS
 from tests.keyfold.keyed.toy_jobs import windows, windows_step
-from tests.keyfold.runs.test_correcting import CLICKS, events
+from tests.keyfold.runs.ruled_clicks import CLICKS, events
 from tests.lake import Lake
 from tests.shop import START
 

@@ -1,5 +1,6 @@
 """The state of a generation as frames, read past the reader that is under test."""
 
+import shutil
 from collections.abc import Iterator
 
 import polars as pl
@@ -8,7 +9,12 @@ from keyfold.keyed.calling.slots import SLOT
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.state_parts.folding import Layers
 from keyfold.keyed.state_parts.manifest import Manifest
+from keyfold.lakehouse import Lakehouse
 from keyfold.storage.place import Place
+from tests.keyfold.keyed.toy_jobs import windows
+from tests.keyfold.state.job_histories import put
+from tests.lake import Lake
+from tests.shop import CLICK, clicks
 
 
 def manifests_after(generation, batch):
@@ -30,3 +36,21 @@ def state_frames(manifest: Manifest, folder: Place) -> Iterator[pl.DataFrame]:
     layers = Layers(manifest, folder)
     for begin, end in layers.ranges():
         yield layers.between(begin, end, None)
+
+
+def copied(lakehouse, name):
+    shutil.copytree(lakehouse.home, lakehouse.home.parent / name)
+    return Lakehouse(lakehouse.home.parent / name)
+
+
+def land(lakehouse, *events):
+    put(lakehouse, "clicks", clicks(*events), CLICK)
+
+
+def live(lakehouse):
+    return Lake(lakehouse).live("windows")
+
+
+def tables(lakehouse):
+    """The rows of the job's tables."""
+    return {table.name: sorted(pl.read_delta(str(lakehouse.table(table.name))).rows()) for table in windows().tables}

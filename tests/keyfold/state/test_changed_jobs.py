@@ -8,8 +8,8 @@ from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.changing.moving import move, plan_change
 from spark_jobs.simulation.telemetry import GEOFENCES
+from tests.keyfold.state.accounts import accounted_for, copies_of, counted
 from tests.keyfold.state.job_histories import END, History, put
-from tests.keyfold.state.test_round_trip import accounted_for, copies_of, counted
 from tests.lake import LOCAL
 
 MOVES = [

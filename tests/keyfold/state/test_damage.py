@@ -20,24 +20,10 @@ from keyfold.state.changing.moving import move
 from keyfold.state.changing.promoting import promote
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from tests.keyfold.keyed.toy_jobs import windows
-from tests.keyfold.state.job_histories import put
-from tests.lake import Lake
-from tests.shop import CLICK, CLICKS, clicks
+from tests.keyfold.state.local_state import land, live
+from tests.shop import CLICKS
 
 BY = Author("dpo@example.org", "request 17")
-
-
-def land(lakehouse, *events):
-    put(lakehouse, "clicks", clicks(*events), CLICK)
-
-
-def live(lakehouse):
-    return Lake(lakehouse).live("windows")
-
-
-def tables(lakehouse):
-    """The rows of the job's tables."""
-    return {table.name: sorted(pl.read_delta(str(lakehouse.table(table.name))).rows()) for table in windows().tables}
 
 
 def files_below(folder):
@@ -75,19 +61,14 @@ class Refused:
         )
 
 
-@pytest.fixture
-def spark(without_spark):
-    return without_spark
-
-
 @pytest.fixture(scope="module")
 def ran_before(tmp_path_factory):
     """A lakehouse with a live generation of two batches, open windows, a written one and a late click."""
-    lakehouse, spark = Lakehouse(tmp_path_factory.mktemp("ran") / "home"), Runners("local")
+    lakehouse, without_spark = Lakehouse(tmp_path_factory.mktemp("ran") / "home"), Runners("local")
     land(lakehouse, ("ann", 1), ("bob", 2), ("cat", 22))
-    run_job(lakehouse, windows(), runners=spark)
+    run_job(lakehouse, windows(), runners=without_spark)
     land(lakehouse, ("ann", 3), ("cat", 23), ("bob", 24))
-    run_job(lakehouse, windows(), runners=spark)
+    run_job(lakehouse, windows(), runners=without_spark)
     return lakehouse
 
 
@@ -143,25 +124,25 @@ ANN = '{"user": "ann"}'
         ("seed.jsonl", ANN, {"read_from": -1}, "has versions 0 to 2, and none -1"),
     ],
 )
-def test_what_cannot_be_state_seeds_nothing(spark, ran, tmp_path, name, content, given, why):
+def test_what_cannot_be_state_seeds_nothing(without_spark, ran, tmp_path, name, content, given, why):
     for yes in (False, True):
         with Refused(ran, why):
-            bootstrap(ran, windows(), seed(tmp_path, name, content, **given), yes=yes, runners=spark)
+            bootstrap(ran, windows(), seed(tmp_path, name, content, **given), yes=yes, runners=without_spark)
 
 
-def test_a_delta_table_that_lost_a_file_seeds_nothing(spark, ran, tmp_path):
+def test_a_delta_table_that_lost_a_file_seeds_nothing(without_spark, ran, tmp_path):
     folder = tmp_path / "seeds"
     pl.DataFrame({"user": ["ann"], "clicks": [1]}).write_delta(str(folder))
     (file,) = folder.glob("*.parquet")
     file.unlink()
     with Refused(ran, f"seeds cannot be read: .*{file.name}"):
-        bootstrap(ran, windows(), Bootstrap(str(folder)), yes=True, runners=spark)
+        bootstrap(ran, windows(), Bootstrap(str(folder)), yes=True, runners=without_spark)
 
 
-def test_a_seed_whose_events_were_never_ingested_says_what_to_do(spark, lakehouse, tmp_path):
+def test_a_seed_whose_events_were_never_ingested_says_what_to_do(without_spark, lakehouse, tmp_path):
     wanted = seed(tmp_path, "seed.jsonl", '{"user": "ann"}')
     with pytest.raises(KeyfoldError, match=r"events.clicks, which is not in .*keyfold ingest clicks"):
-        bootstrap(lakehouse, windows(), wanted, yes=True, runners=spark)
+        bootstrap(lakehouse, windows(), wanted, yes=True, runners=without_spark)
 
 
 def damage_a_partition(generation):
@@ -171,20 +152,20 @@ def damage_a_partition(generation):
 
 
 WRITERS = {
-    "move": lambda spark, lakehouse: move(lakehouse, windows(key_groups=9), yes=True, runners=spark),
-    "edit": lambda spark, lakehouse: edit_state(
-        lakehouse, windows(), Edit(("ann", "bob", "cat"), {"clicks": "clicks + 1"}, BY), yes=True, runners=spark
+    "move": lambda without_spark, lakehouse: move(lakehouse, windows(key_groups=9), yes=True, runners=without_spark),
+    "edit": lambda without_spark, lakehouse: edit_state(
+        lakehouse, windows(), Edit(("ann", "bob", "cat"), {"clicks": "clicks + 1"}, BY), yes=True, runners=without_spark
     ),
 }
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
-def test_state_that_is_damaged_is_named_and_nothing_is_rewritten(spark, ran, write):
+def test_state_that_is_damaged_is_named_and_nothing_is_rewritten(without_spark, ran, write):
     damage_a_partition(live(ran))
     with Refused(
         ran, "windows, generation-0001, batch 1: its state cannot be read: .*manifests of the state, is damaged"
     ):
-        write(spark, ran)
+        write(without_spark, ran)
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
@@ -208,20 +189,20 @@ def test_state_that_is_damaged_is_named_and_nothing_is_rewritten(spark, ran, wri
     ],
     ids=["the birth record", "half of it", "a table", "half of a commit record", "a table's last commit"],
 )
-def test_a_generation_that_is_not_whole_is_not_rewritten(spark, ran, write, lose, why):
+def test_a_generation_that_is_not_whole_is_not_rewritten(without_spark, ran, write, lose, why):
     lose(live(ran))
     with Refused(ran, why):
-        write(spark, ran)
+        write(without_spark, ran)
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS.keys())
-def test_a_run_that_was_cut_off_is_finished_first(spark, ran, cut_power, write):
+def test_a_run_that_was_cut_off_is_finished_first(without_spark, ran, cut_power, write):
     land(ran, ("dan", 26))
-    assert cut_power("work: after", lambda: run_job(ran, windows(), runners=spark))
+    assert cut_power("work: after", lambda: run_job(ran, windows(), runners=without_spark))
     with Refused(ran, "its last run was cut off; run the job once first: `keyfold run windows`"):
-        write(spark, ran)
-    run_job(ran, windows(), runners=spark)
-    write(spark, ran)
+        write(without_spark, ran)
+    run_job(ran, windows(), runners=without_spark)
+    write(without_spark, ran)
 
 
 @pytest.mark.parametrize(
@@ -240,15 +221,15 @@ def test_a_run_that_was_cut_off_is_finished_first(spark, ran, cut_power, write):
         (({"sessions": 1},), {}, "sessions: not in the key, whose columns are user"),
     ],
 )
-def test_an_edit_that_cannot_be_is_told_and_changes_nothing(spark, ran, keys, corrections, why):
+def test_an_edit_that_cannot_be_is_told_and_changes_nothing(without_spark, ran, keys, corrections, why):
     with Refused(ran, why):
-        edit_state(ran, windows(), Edit(keys, corrections, BY), yes=True, runners=spark)
+        edit_state(ran, windows(), Edit(keys, corrections, BY), yes=True, runners=without_spark)
 
 
-def test_a_correction_that_leaves_a_key_without_its_value_is_refused(spark, ran):
+def test_a_correction_that_leaves_a_key_without_its_value_is_refused(without_spark, ran):
     strict = windows(state=windows().state.schema.set(2, pa.field("clicks", pa.int64(), nullable=False)))
     with Refused(ran, "rows that cannot be state: clicks is empty in 1 row .*, and may not be"):
-        edit_state(ran, strict, Edit(("bob",), {"clicks": "NULL"}, BY), yes=True, runners=spark)
+        edit_state(ran, strict, Edit(("bob",), {"clicks": "NULL"}, BY), yes=True, runners=without_spark)
 
 
 @pytest.mark.parametrize(
@@ -259,13 +240,13 @@ def test_a_correction_that_leaves_a_key_without_its_value_is_refused(spark, ran)
         ({"clicks": ["many"]}, "clicks is Int64, and 'many' is not"),
     ],
 )
-def test_an_erasure_that_cannot_be_is_told_and_erases_nothing(spark, ran, values, why):
+def test_an_erasure_that_cannot_be_is_told_and_erases_nothing(without_spark, ran, values, why):
     with Refused(ran, why):
-        erase(ran, CLICKS, [windows()], values, BY, yes=True, runners=spark)
+        erase(ran, CLICKS, [windows()], values, BY, yes=True, runners=without_spark)
 
 
-def make_branch(spark, lakehouse):
-    run_job(lakehouse, windows(), Replay("again"), runners=spark)
+def make_branch(without_spark, lakehouse):
+    run_job(lakehouse, windows(), Replay("again"), runners=without_spark)
     return lakehouse.job("windows") / "branches" / "again"
 
 
@@ -283,14 +264,14 @@ def make_branch(spark, lakehouse):
     ],
     ids=["its birth record", "half of it", "its state", "half of a commit record", "a table"],
 )
-def test_a_branch_that_is_not_whole_is_not_promoted(spark, ran, lose, why):
-    lose(make_branch(spark, ran))
+def test_a_branch_that_is_not_whole_is_not_promoted(without_spark, ran, lose, why):
+    lose(make_branch(without_spark, ran))
     with Refused(ran, why):
         promote(ran, "windows", "again")
 
 
-def test_a_branch_of_events_that_were_since_made_anew_is_not_promoted(spark, ran):
-    make_branch(spark, ran)
+def test_a_branch_of_events_that_were_since_made_anew_is_not_promoted(without_spark, ran):
+    make_branch(without_spark, ran)
     shutil.rmtree(ran.events("clicks"))
     land(ran, ("ann", 1))
     with Refused(ran, "events.clicks is not the table that it has read"):

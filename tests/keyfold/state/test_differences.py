@@ -11,14 +11,7 @@ from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.keyed.state_parts.part_rows import Sizes
 from keyfold.state.differences import Difference, rows_of_unshared_parts
 from tests.examples import examples
-from tests.keyfold.keyed.state_parts.test_partition_state import (
-    ADDING,
-    BATCH,
-    SIZES,
-    Played,
-    row_groups_read,
-    rows_by_user,
-)
+from tests.keyfold.keyed.state_parts.played_state import ADDING, BATCH, SIZES, Played, row_groups_read, rows_by_user
 
 SCHEMA = {"user": pl.String, "day": pl.Date, "change": pl.Int64, "amount": pl.Float64}
 VALUES = st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from([None, 0.0, -0.0, 1.5, math.nan, math.inf]))

@@ -9,9 +9,7 @@ from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from tests.keyfold.keyed.toy_jobs import windows
-from tests.keyfold.state.test_damage import land, live, spark, tables
-
-__all__ = ["spark"]
+from tests.keyfold.state.local_state import land, live, tables
 
 
 @pytest.fixture
@@ -19,15 +17,15 @@ def lakehouse(bucket):
     return Lakehouse(f"s3a://{bucket}/home")
 
 
-def test_a_job_goes_on_from_the_state_that_it_was_seeded_with(spark, lakehouse, tmp_path, minutes):
+def test_a_job_goes_on_from_the_state_that_it_was_seeded_with(without_spark, lakehouse, tmp_path, minutes):
     land(lakehouse, ("ann", 1), ("bob", 2))
-    run_job(lakehouse, windows(), runners=spark)
+    run_job(lakehouse, windows(), runners=without_spark)
     seed = {"user": "zoe", "window": "2026-01-01T00:20:00Z", "clicks": 5, "deadline": "2026-01-01T00:30:00Z"}
     (tmp_path / "seed.jsonl").write_text(json.dumps(seed))
-    made = bootstrap(lakehouse, windows(), Bootstrap(str(tmp_path / "seed.jsonl")), yes=True, runners=spark)
+    made = bootstrap(lakehouse, windows(), Bootstrap(str(tmp_path / "seed.jsonl")), yes=True, runners=without_spark)
     assert made.generation == live(lakehouse).name == "generation-0002"
     land(lakehouse, ("zoe", 21), ("dan", 25))
-    run_job(lakehouse, windows(), Incremental(advance_to=minutes(90)), runners=spark)
+    run_job(lakehouse, windows(), Incremental(advance_to=minutes(90)), runners=without_spark)
     found = tables(lakehouse)["windows"]
     assert ("zoe", minutes(20), 6) in found, found
     assert any(row[0] == "dan" for row in found)

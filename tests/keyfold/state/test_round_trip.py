@@ -9,9 +9,7 @@ from polars.testing import assert_frame_equal
 
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job.building import build_job
-from keyfold.keyed.job.step import PROCESSING_DEADLINE
 from keyfold.keyed.job_run import RunSummary, run_job
-from keyfold.keyed.rows.codec import polars_schema
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.changing.moving import move
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
@@ -19,9 +17,9 @@ from keyfold.state.reading.reader import read_state
 from keyfold.state.rows.lines import json_lines
 from keyfold.testing import combined
 from spark_jobs.jobs.registry import JOBS
+from tests.keyfold.state.accounts import accounted_for, copies_of, counted, state_of, table_of
 from tests.keyfold.state.job_histories import END, HISTORIES, History, put
-from tests.keyfold.state.local_state import frames_of_state
-from tests.lake import LOCAL, Lake
+from tests.lake import LOCAL
 
 FIRST = {history.name: history for history in reversed(HISTORIES)}
 every_job = pytest.mark.parametrize(
@@ -88,22 +86,6 @@ def whole_of(tmp_path_factory):
     return whole_of
 
 
-def state_of(lakehouse, job):
-    """The state as it lies there, but for what processing time decides."""
-    live = Lake(lakehouse).live(job.name)
-    done = live.journal.last_done()
-    assert done is not None
-    frames = frames_of_state(live, done.batch)
-    state = pl.concat(frames) if frames else pl.DataFrame(schema=dict(polars_schema(job.state.schema)))
-    return state.drop(PROCESSING_DEADLINE, strict=False)
-
-
-def table_of(lakehouse, job, table):
-    rows = pl.read_delta(str(lakehouse.table(table.name)))
-    # How many sales one late row stands for is as the combiner met them.
-    return combined(job, rows, 1) if table.name == job.late_table else rows
-
-
 def assert_goes_on(whole, other, job, before):
     """See that two lakehouses came to the same; `before` is what the first one's tables held where the other began."""
     for table in job.tables:
@@ -126,22 +108,6 @@ def unread(rows):
 
 def tables_of(lakehouse, job):
     return {table.name: table_of(lakehouse, job, table) for table in job.tables}
-
-
-def accounted_for(lakehouse, job):
-    """How many events the rows of tables and of state stand for."""
-    in_tables = sum(table_of(lakehouse, job, table).select(table.events).item() or 0 for table in job.tables)
-    return in_tables + (state_of(lakehouse, job).select(job.state.events).item() or 0)
-
-
-def counted(job, events):
-    """How many of the events that a job has read its tables and state must stand for."""
-    return events if job.only_input.conserved else 0
-
-
-def copies_of(job, parts):
-    """How many events a job takes deliveries for."""
-    return sum(part.select(job.only_input.taken).item() for part in parts)
 
 
 @every_job

@@ -21,10 +21,9 @@ from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.stream import TIMESTAMP
-from tests.keyfold.keyed.job.test_several_inputs import clock_of
-from tests.keyfold.runs.test_erasing import files_that_hold
+from tests.folders import files_that_hold
 from tests.shop import CARD, MINUTE, NOON, ORDER, ORDERS, PAYMENT, PAYMENTS, orders, payments
-from tests.two_inputs import Till, orders_and_payments
+from tests.two_inputs import Till, clock_of, orders_and_payments
 
 BY = Author("dpo@example.org", "request 17")
 COUNTS = ("card", "hour", "orders", "payments", "first")

@@ -9,11 +9,11 @@ from zoneinfo import ZoneInfo
 
 from tests.spark_jobs.jobs import ride_oracle, sales_oracle, warning_oracle
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
+from tests.spark_jobs.jobs.fences import FENCES
 from tests.spark_jobs.jobs.fleet_days_oracle import days_of
 from tests.spark_jobs.jobs.in_order_oracle import NEVER, Averages, Event, InOrder, Lives, Rows, Run, told
-from tests.spark_jobs.jobs.test_card_in_two_cities import by_two_loops
-from tests.spark_jobs.jobs.test_event_index import starts_of
-from tests.spark_jobs.jobs.test_fleet_warnings import FENCES
+from tests.spark_jobs.jobs.payments_oracle import by_two_loops
+from tests.spark_jobs.jobs.sales_oracle import starts_of
 from tests.spark_jobs.jobs.trip_oracle import Vehicle
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

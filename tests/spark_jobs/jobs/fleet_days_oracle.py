@@ -1,11 +1,12 @@
 """The sums of each vehicle and day, in plain Python: what `fleet_days` must agree with."""
 
 from collections import defaultdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
+from tests.shop import MINUTE
+
 NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
 
 
 def trip(minutes, metres, moving=600.0, idle=60.0, fuel: float | None = None, vehicle="bus-7"):

@@ -1,6 +1,6 @@
 """Sales for tests: real ones, straight from the shop's files into the stream's columns, and made ones."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import polars as pl
@@ -9,8 +9,7 @@ from keyfold import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
 from spark_jobs.streams import SALES
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+from tests.shop import NOON
 
 
 def sale(item: str = "cup", quantity: int = 1, minutes: float = 0, **more: Any) -> dict[str, Any]:

@@ -77,3 +77,9 @@ def purchase_order(purchase: Sale) -> tuple:
     models = purchase.get("models")
     told = [(model is not None, model or "") for model in models or []]
     return purchase["time"], purchase["quantity"], models is not None, told
+
+
+def starts_of(time, length, every):
+    """The starts of the windows that a time is in, by counting up from long before."""
+    start = time - (time - EPOCH) % every
+    return [start - n * every for n in range(200) if start - n * every + length > time]

@@ -19,18 +19,15 @@ from keyfold.testing.durations import times_apart
 from spark_jobs.jobs.registry import JOBS
 from tests.examples import examples
 from tests.on_a_grid import assert_nothing_is_due, many_of, moments, on_grid
+from tests.shop import NOON
 from tests.spark_jobs.jobs import answers
-from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import WAYS
-from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import reading as metric
+from tests.spark_jobs.jobs.anomaly_predictions.metrics import WAYS, metric
 from tests.spark_jobs.jobs.batches import assert_close, in_batches
+from tests.spark_jobs.jobs.events import payment, ride_point, telemetry_point, weather_reading
+from tests.spark_jobs.jobs.fences import FENCES, feature, fenced_point, write
 from tests.spark_jobs.jobs.fleet_days_oracle import trip
 from tests.spark_jobs.jobs.in_order_oracle import Event, runs_of
-from tests.spark_jobs.jobs.sales_data import NOON, sale
-from tests.spark_jobs.jobs.test_card_in_two_cities import payment
-from tests.spark_jobs.jobs.test_fleet_warnings import FENCES, feature, point, write
-from tests.spark_jobs.jobs.test_moving_averages import reading
-from tests.spark_jobs.jobs.test_ride_summaries import point as ride_point
-from tests.spark_jobs.jobs.test_vehicle_trips import point as telemetry_point
+from tests.spark_jobs.jobs.sales_data import sale
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 KINDS = st.sampled_from(["event_time", "processing_time"])
@@ -102,7 +99,7 @@ CASES = {
     "averages": Case(
         "moving_averages",
         st.tuples(moments(60, 3, seconds=3600), VALUE, VALUE, st.sampled_from("abc")),
-        lambda _, *one: reading(*one),
+        lambda _, *one: weather_reading(*one),
         answers.averages,
         AVERAGED,
         last=60,
@@ -202,9 +199,9 @@ CASES = {
             PLACES,
             st.sampled_from("aab"),
         ),
-        lambda _, *one: point(*one),
+        lambda _, *one: fenced_point(*one),
         answers.warnings,
-        # None of them about as far as a point can lie from a border: 34, 55, 65 and 102 m or more.
+        # None of them about as far as a fenced_point can lie from a border: 34, 55, 65 and 102 m or more.
         settings(geofence_margin=st.sampled_from([0, 20, 45, 80])),
         last=120,
     ),

@@ -10,15 +10,11 @@ from keyfold.privacy import private_columns
 from keyfold.testing import play
 from spark_jobs.jobs.card_in_two_cities import CARD_IN_TWO_CITIES
 from spark_jobs.streams import PAYMENTS
-from tests.spark_jobs.jobs.sales_data import NOON
+from tests.shop import NOON
+from tests.spark_jobs.jobs.events import payment
 
 JOB = build_job(CARD_IN_TWO_CITIES)
 END = NOON + timedelta(days=30)
-
-
-def payment(number, card, minutes, city):
-    return {"card": card, "time": NOON + timedelta(minutes=minutes), "city": city, "amount": 1.0 + number,
-            "merchant": None, "payment_id": f"p{number}"}  # fmt: skip
 
 
 def frame(payments):
@@ -34,20 +30,6 @@ def test_a_card_in_two_cities_is_told_with_both_payments():
         "first_city": "Ulm", "last_city": "Trier", "first_amount": 1.0, "last_amount": 2.0,
         "first_merchant": None, "last_merchant": None, "first_payment_id": "p0", "last_payment_id": "p1",
     }  # fmt: skip
-
-
-def by_two_loops(payments):
-    """The pairs, found in plain Python: each payment with the first one in another city within ten minutes."""
-    expected = []
-    ordered = sorted(payments, key=lambda one: (one["time"], one["city"], one["amount"]))
-    for at, first in enumerate(ordered):
-        for last in ordered[at + 1 :]:
-            if last["time"] - first["time"] > timedelta(minutes=10):
-                break
-            if last["card"] == first["card"] and last["city"] != first["city"]:
-                expected.append((first["payment_id"], last["payment_id"]))
-                break
-    return sorted(expected)
 
 
 def test_the_card_is_private_wherever_it_stands_and_nothing_else_is():

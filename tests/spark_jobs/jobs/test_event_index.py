@@ -16,7 +16,9 @@ from keyfold.times import EPOCH, period_starts
 from spark_jobs.jobs.event_index import EVENT_INDEX
 from spark_jobs.streams import SALES, STREAMS
 from tests.examples import examples
-from tests.spark_jobs.jobs.sales_data import NOON, sale, sales_frame
+from tests.shop import NOON
+from tests.spark_jobs.jobs.sales_data import sale, sales_frame
+from tests.spark_jobs.jobs.sales_oracle import starts_of
 
 LONG_PAST_ALL = NOON + timedelta(days=30)
 
@@ -43,12 +45,6 @@ def test_a_key_may_have_many_columns():
     sales = [sale("cup", quantity, minutes) for minutes, quantity in enumerate([1, 2, 1, 2, 1])]
     harness = play(index_job(stream="sales", key="item, quantity"), [sales_frame(sales)], LONG_PAST_ALL)
     assert sorted(indexes(harness, "quantity")) == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]
-
-
-def starts_of(time, length, every):
-    """The starts of the windows that a time is in, by counting up from long before."""
-    start = time - (time - EPOCH) % every
-    return [start - n * every for n in range(200) if start - n * every + length > time]
 
 
 @examples(100)

@@ -16,8 +16,7 @@ from keyfold.times import EPOCH
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.jobs.vehicle_trips import VEHICLE_TRIPS
-from tests.spark_jobs.jobs.test_ride_summaries import point as ride_point
-from tests.spark_jobs.jobs.test_vehicle_trips import LONG_PAST_ALL, NOON, point
+from tests.spark_jobs.jobs.events import LONG_PAST_ALL, NOON, ride_point, telemetry_point
 
 LARGE = 2**63 - 1
 
@@ -33,7 +32,7 @@ def test_fuel_of_vehicles_is_exact_or_refused():
 
     def fuel_used(*levels):
         harness = TestHarness(job)
-        harness.batch(points_of(job, [point(at, 50, level) for at, level in enumerate(levels)]))
+        harness.batch(points_of(job, [telemetry_point(at, 50, level) for at, level in enumerate(levels)]))
         harness.batch(advance_to=LONG_PAST_ALL)
         return harness.written[job.name]["fuel_used"].to_list()
 
@@ -46,7 +45,7 @@ def test_fuel_of_vehicles_is_exact_or_refused():
 @pytest.mark.parametrize("room", [0, 10**13])
 def test_distances_are_exact_or_refused(template, room):
     job = build_job(template)
-    make = ride_point if template is RIDE_SUMMARIES else point
+    make = ride_point if template is RIDE_SUMMARIES else telemetry_point
     key = ("r", 1) if template is RIDE_SUMMARIES else ()
 
     def at(minute, **place):
@@ -55,7 +54,7 @@ def test_distances_are_exact_or_refused(template, room):
     harness = TestHarness(job)
     harness.batch(at(0))
     harness.batch(at(1))
-    # With an event before the first: a ride adds up what is settled, and does not only keep the new point.
+    # With an event before the first: a ride adds up what is settled, and does not only keep the new telemetry_point.
     harness.batch(at(-1), advance_to=NOON + timedelta(minutes=2))
     # Some 460,000 legs halfway round the earth would come to it.
     harness.state = harness.state.with_columns(

@@ -2,7 +2,7 @@
 
 import json
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,50 +15,11 @@ from keyfold.testing import play
 from spark_jobs.jobs.fleet_warnings.job import FLEET_WARNINGS
 from tests.keyfold.state.job_histories import put
 from tests.lake import Lake
-from tests.spark_jobs.jobs.test_vehicle_trips import frame
-from tests.spark_jobs.jobs.test_vehicle_trips import point as telemetry_point
+from tests.shop import MINUTE, NOON
+from tests.spark_jobs.jobs.events import telemetry_frame
+from tests.spark_jobs.jobs.fences import FENCES, at, feature, fenced_point, ring, square, write
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
 LONG_PAST_ALL = NOON + timedelta(days=30)
-CELL = 0.001
-"""Degrees; points lie on whole cells, and borders half way between, so that none lies on one."""
-
-
-def at(x, y):
-    return 13 + x * CELL, 52 + y * CELL
-
-
-def ring(*corners):
-    return [at(*corner) for corner in (*corners, corners[0])]
-
-
-def square(west, south, east, north):
-    return ring((west, south), (east, south), (east, north), (west, north))
-
-
-FENCES = {
-    "yard": [[square(0.5, 0.5, 6.5, 5.5), square(2.5, 2.5, 4.5, 4.5)]],
-    "docks": [[square(5.5, 3.5, 8.5, 8.5)], [square(9.5, 0.5, 11.5, 1.5)]],
-}
-"""A square with a hole; and two, of which one overlaps it."""
-
-
-def feature(name, polygons, **geometry):
-    multi = {"type": "MultiPolygon", "coordinates": polygons}
-    single = {"type": "Polygon", "coordinates": polygons[0]}
-    shape = {**(multi if len(polygons) > 1 else single), **geometry}
-    return {"type": "Feature", "properties": {"name": name}, "geometry": shape}
-
-
-def write(path, features):
-    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
-    return str(path)
-
-
-def point(minutes, fuel: float | None = None, heat: float | None = None, place=(-5, -5), vehicle="bus-7"):
-    longitude, latitude = at(*place)
-    return telemetry_point(minutes, 50, fuel, latitude, longitude, heat=heat, vehicle=vehicle)
 
 
 def warnings_job(**parameters):
@@ -66,7 +27,7 @@ def warnings_job(**parameters):
 
 
 def play_points(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=()):
-    return play(job, [frame(batch).select(job.columns.names) for batch in batches], end, cuts=cuts)
+    return play(job, [telemetry_frame(batch).select(job.columns.names) for batch in batches], end, cuts=cuts)
 
 
 def told(batches, **parameters):
@@ -87,7 +48,7 @@ def told(batches, **parameters):
 @pytest.mark.parametrize("place", [(0, 1), (2, 1), (1, 0), (1, 2), (2, 2)])
 def test_a_point_on_the_border_of_a_geofence_is_inside(tmp_path, place):
     fence = write(tmp_path / "fence.geojson", [feature("yard", [[square(0, 0, 2, 2)]])])
-    drive = [point(0), point(1, place=place), point(2, place=(3, 3))]
+    drive = [fenced_point(0), fenced_point(1, place=place), fenced_point(2, place=(3, 3))]
     assert told([drive], geofences=fence, geofence_margin=0) == [
         (1, "IN_GEOFENCE", "yard", "BEGAN", 1),
         (2, "IN_GEOFENCE", "yard", "ENDED", 1),
@@ -95,7 +56,7 @@ def test_a_point_on_the_border_of_a_geofence_is_inside(tmp_path, place):
 
 
 def test_a_warning_has_what_the_point_told():
-    (row,) = play_points(warnings_job(), [[point(0, fuel=3.5, heat=99.0)]]).written["fleet_warnings"].to_dicts()
+    (row,) = play_points(warnings_job(), [[fenced_point(0, fuel=3.5, heat=99.0)]]).written["fleet_warnings"].to_dicts()
     longitude, latitude = at(-5, -5)
     assert row == {
         "vehicle_id": "bus-7",
@@ -112,7 +73,7 @@ def test_a_warning_has_what_the_point_told():
 
 
 def test_a_value_that_is_not_a_number_begins_and_ends_nothing():
-    drive = [point(0, fuel=5.0), point(1, fuel=math.nan, heat=math.nan), point(2, heat=90.0)]
+    drive = [fenced_point(0, fuel=5.0), fenced_point(1, fuel=math.nan, heat=math.nan), fenced_point(2, heat=90.0)]
     assert told([drive]) == [(0, "LOW_FUEL", None, "BEGAN", 0)]
 
 
@@ -123,7 +84,10 @@ BAD: dict[str, tuple[Any, str]] = {
     "no features": ([], "at least one feature"),
     "no name": ([{**feature("x", FENCES["yard"]), "properties": {}}], "feature 1 has no name"),
     "a name twice": ([feature("x", FENCES["yard"])] * 2, "feature 2: there is another feature with the name 'x'"),
-    "a point": ([feature("x", FENCES["yard"], type="Point", coordinates=[13, 52])], "is a Point; it must be a Polygon"),
+    "a fenced_point": (
+        [feature("x", FENCES["yard"], type="Point", coordinates=[13, 52])],
+        "is a Point; it must be a Polygon",
+    ),
     "no geometry": ([{**feature("x", FENCES["yard"]), "geometry": None}], "feature without geometry"),
     "too few corners": (
         [feature("x", [[[at(0, 0), at(1, 1), at(0, 0)]]])],
@@ -157,9 +121,9 @@ def test_another_file_of_the_same_areas_goes_on_and_a_changed_one_asks_for_a_ref
     first = write(tmp_path / "first.geojson", features)
     same = write(tmp_path / "same.geojson", [{**one, "id": 7} for one in features[::-1]])
     other = write(tmp_path / "other.geojson", features[:1])
-    put(lakehouse, "telemetry", frame([point(0, place=(1, 1))]))
+    put(lakehouse, "telemetry", telemetry_frame([fenced_point(0, place=(1, 1))]))
     run_job(lakehouse, warnings_job(geofences=first), runners=without_spark)
-    put(lakehouse, "telemetry", frame([point(60, place=(1, 1))]))
+    put(lakehouse, "telemetry", telemetry_frame([fenced_point(60, place=(1, 1))]))
     assert run_job(lakehouse, warnings_job(geofences=same), runners=without_spark).counts.events == 1
     for changed in (warnings_job(geofences=other), warnings_job()):
         live = Lake(lakehouse).live("fleet_warnings")

@@ -1,6 +1,6 @@
 """Moving averages, without Spark: state, and columns; their rows are those of `test_any_history.py`."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import polars as pl
 
@@ -9,22 +9,14 @@ from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
 from spark_jobs.jobs.moving_averages import MOVING_AVERAGES
+from tests.shop import NOON
+from tests.spark_jobs.jobs.events import weather_reading
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_PAST_ALL = NOON + timedelta(days=300)
 
 
 def averages_job(**parameters):
     return build_job(MOVING_AVERAGES, parameters)
-
-
-def reading(hours, pressure: float | None = 1000.0, temp: float | None = 50.0, station="JFK"):
-    return {
-        "station_id": station,
-        "time": NOON + timedelta(hours=hours),
-        "pressure": pressure,
-        "temp": temp,
-    }
 
 
 def play_readings(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=(), times=None):
@@ -33,7 +25,7 @@ def play_readings(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=(), t
 
 
 def test_the_state_of_a_station_is_bounded_by_the_window():
-    harness = play_readings(averages_job(n_readings=4), [[reading(n)] for n in range(50)], NOON)
+    harness = play_readings(averages_job(n_readings=4), [[weather_reading(n)] for n in range(50)], NOON)
     assert harness.state["session_start"].count() == 3
     assert harness.state.height == 4
 

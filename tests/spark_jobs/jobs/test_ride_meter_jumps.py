@@ -10,7 +10,7 @@ from keyfold.keyed.job.building import build_job
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
 from spark_jobs.jobs.ride_meter_jumps import RIDE_METER_JUMPS
-from tests.spark_jobs.jobs.sales_data import NOON
+from tests.shop import NOON
 
 END = datetime(2030, 1, 1, tzinfo=UTC)
 JOB = build_job(RIDE_METER_JUMPS)

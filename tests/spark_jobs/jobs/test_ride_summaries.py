@@ -1,6 +1,6 @@
 """Ride summaries, without Spark: state, and moves; their rows are those of `test_any_history.py`."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import polars as pl
 
@@ -10,28 +10,16 @@ from keyfold.keyed.rows.codec import polars_schema
 from keyfold.testing import play
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
+from tests.shop import MINUTE, NOON
+from tests.spark_jobs.jobs.events import ride_point
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIMEOUT = timedelta(minutes=30)
 CLOSED_FOR = timedelta(hours=1)
 LONG_PAST_ALL = NOON + timedelta(days=30)
-MINUTE = timedelta(minutes=1)
 
 
 def ride_job(**parameters):
     return build_job(JOBS["ride_summaries"], {"closed_for": CLOSED_FOR, **parameters})
-
-
-def point(ride, index, minutes, status="enroute", latitude=40.7, longitude=-74.0):
-    return {
-        "ride_id": ride,
-        "point_idx": index,
-        "latitude": latitude + index / 1000,
-        "longitude": longitude,
-        "timestamp": NOON + timedelta(minutes=minutes),
-        "meter_reading": 2.5 + index,
-        "ride_status": status,
-    }
 
 
 def frame(points):
@@ -42,7 +30,7 @@ def play_rides(job, batches, end: datetime | None = LONG_PAST_ALL, cuts=(), time
     return play(job, [frame(batch) for batch in batches], end, cuts=cuts, times=times)
 
 
-A_RIDE = [point("a", 0, 0, "pickup"), point("a", 1, 5), point("a", 2, 10, "dropoff")]
+A_RIDE = [ride_point("a", 0, 0, "pickup"), ride_point("a", 1, 5), ride_point("a", 2, 10, "dropoff")]
 
 
 def test_a_ride_that_was_open_when_its_job_moved_to_processing_time_counts_as_heard_of_when_it_was_due():
@@ -59,11 +47,11 @@ def test_a_ride_that_was_open_when_its_job_moved_to_processing_time_counts_as_he
 
 def test_points_that_only_wait_are_added_to_their_ride_until_those_that_have_passed_are_summed_up():
     harness = TestHarness(ride_job(watermark_delay=10 * MINUTE))
-    harness.batch(frame([point("a", minute, minute) for minute in range(20)]))
+    harness.batch(frame([ride_point("a", minute, minute) for minute in range(20)]))
     rows = [harness.state.height]
     for minute in range(20, 62):
         before = harness.state
-        harness.batch(frame([point("a", minute, minute)]))
+        harness.batch(frame([ride_point("a", minute, minute)]))
         assert harness.state.height < before.height or harness.state[:-1].equals(before)
         rows.append(harness.state.height)
     # Eleven rows, one of them what has passed; then one more each minute, until half an hour has passed since the last of them.
@@ -71,6 +59,6 @@ def test_points_that_only_wait_are_added_to_their_ride_until_those_that_have_pas
 
 
 def test_a_ride_that_gets_a_dropoff_or_falls_silent_does_not_wait():
-    for last in (point("a", 99, 21, "dropoff"), point("a", 99, 62)):
-        harness = play_rides(ride_job(), [[point("a", minute, minute) for minute in range(20)], [last]], None)
+    for last in (ride_point("a", 99, 21, "dropoff"), ride_point("a", 99, 62)):
+        harness = play_rides(ride_job(), [[ride_point("a", minute, minute) for minute in range(20)], [last]], None)
         assert harness.written["ride_summaries"].height == 1

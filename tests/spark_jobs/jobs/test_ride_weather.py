@@ -1,7 +1,7 @@
 """Rides with weather: each ride has the reading of its nearest station."""
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import polars as pl
 import pytest
@@ -15,9 +15,9 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_weather.job import READING, RIDE
 from spark_jobs.jobs.ride_weather.stations import AIRPORTS, load_stations, nearest_station
 from tests.examples import examples
+from tests.shop import NOON
 from tests.spark_jobs.jobs.ride_oracle import metres
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 AT = dict(zip(AIRPORTS["station_id"], AIRPORTS.select("latitude", "longitude").rows(), strict=True))
 

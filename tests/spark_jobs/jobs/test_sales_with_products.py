@@ -1,6 +1,6 @@
 """Sales with products: each sale with its row of the table of products, as DuckDB joins them, by the table of the run."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import duckdb
 import numpy as np
@@ -14,8 +14,8 @@ from spark_jobs.jobs.sales_with_products import PRODUCTS_AT
 from spark_jobs.simulation.sales import products_table, sales_table
 from spark_jobs.streams import SALES
 from tests.lake import Lake
+from tests.shop import NOON
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LEFT_JOIN = """
     SELECT s.item, s.time, s.quantity, s.price, s.invoice, product_name, category, list_price
     FROM sales s LEFT JOIN products p ON s.item = p.item

@@ -9,9 +9,9 @@ from keyfold.keyed.calling.harness import in_one_frame
 from keyfold.keyed.job.building import build_job
 from keyfold.testing import combined, play
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
-from tests.spark_jobs.jobs.sales_data import NOON, sale, sales_frame, with_window
+from tests.shop import HOUR, NOON
+from tests.spark_jobs.jobs.sales_data import sale, sales_frame, with_window
 
-HOUR = timedelta(hours=1)
 LONG_PAST_ALL = NOON + timedelta(days=30)
 
 

@@ -3,7 +3,6 @@
 import gzip
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 from importlib import import_module
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from keyfold.ingestion.drift import find_drift
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
 from spark_jobs.streams import METRICS, RIDE_POINTS, SALES, STREAMS, TELEMETRY, WEATHER
 from tests.keyfold.ingestion.parsing.reading import file_rows
+from tests.shop import NOON
 
 CLICKS = Stream(
     name="clicks",
@@ -77,7 +77,6 @@ def test_who_bought_is_private():
     assert SALES.private == ("customer",)
 
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 POINT = {"vehicle_id": "bus-7", "time": "2026-01-01T11:00:00Z", "latitude": 52.5, "longitude": 13.4, "speed": 50.0}
 
 

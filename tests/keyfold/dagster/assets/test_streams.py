@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import dagster as dg
-import pytest
 
 from keyfold.dagster.assets.shown import StreamAssets
 from keyfold.dagster.assets.stream_checks import stream_checks
@@ -20,21 +19,16 @@ SHOWN = StreamAssets(METRICS)
 _, INGEST = stream_assets(SHOWN)
 
 
-@pytest.fixture
-def spark(without_spark: Runners) -> Runners:
-    return without_spark
-
-
 def metric(number: int) -> str:
     return json.dumps({"timestamp": "2026-01-01T00:00:00Z", "value": number}) + "\n"
 
 
-def materialize(spark: Runners, lakehouse: Lakehouse, **config: Any) -> dg.ExecuteInProcessResult:
+def materialize(without_spark: Runners, lakehouse: Lakehouse, **config: Any) -> dg.ExecuteInProcessResult:
     with dg.DagsterInstance.ephemeral() as instance:
         return dg.materialize(
             [INGEST, stream_checks(SHOWN)],
             instance=instance,
-            resources={"keyfold": Keyfold(lakehouse, spark)},
+            resources={"keyfold": Keyfold(lakehouse, without_spark)},
             run_config={"ops": {"ingest_metrics": {"config": {"settle_seconds": 0.0} | config}}},
             raise_on_error=False,
         )
@@ -52,23 +46,25 @@ def check(result: dg.ExecuteInProcessResult) -> dg.AssetCheckEvaluation:
     return evaluations["every_row_is_accounted_for"]
 
 
-def test_a_file_that_changed_after_it_was_read_is_a_warning_of_the_run_and_can_be_read_again(spark, lakehouse, capfd):
+def test_a_file_that_changed_after_it_was_read_is_a_warning_of_the_run_and_can_be_read_again(
+    without_spark, lakehouse, capfd
+):
     landing = lakehouse.landing("metrics")
     landing.mkdir(parents=True)
     (landing / "cpu.json").write_text(metric(1))
-    assert "warnings" not in told(materialize(spark, lakehouse))
+    assert "warnings" not in told(materialize(without_spark, lakehouse))
     (landing / "cpu.json").write_text(metric(1) + metric(2))
     capfd.readouterr()
-    found = told(materialize(spark, lakehouse))
+    found = told(materialize(without_spark, lakehouse))
     assert (found["files"], found["files_changed"]) == ("0", "1")
     assert "cpu.json grew from 50 to 100 bytes after it was read; it was not read again" in found["warnings"]
     assert any("WARNING" in line and "cpu.json grew" in line for line in capfd.readouterr().err.splitlines())
-    again = told(materialize(spark, lakehouse, reread_changed=True))
+    again = told(materialize(without_spark, lakehouse, reread_changed=True))
     assert (again["accepted"], again["duplicates"]) == (1, 1)
 
 
 def test_a_run_that_broke_off_before_its_commits_turns_the_check_red_and_the_next_run_mends_it(
-    spark, lakehouse, monkeypatch
+    without_spark, lakehouse, monkeypatch
 ):
     landing = lakehouse.landing("metrics")
     landing.mkdir(parents=True)
@@ -80,23 +76,25 @@ def test_a_run_that_broke_off_before_its_commits_turns_the_check_red_and_the_nex
 
     with monkeypatch.context() as patch:
         patch.setattr(fail_points, "act", full)
-        assert not materialize(spark, lakehouse).success
+        assert not materialize(without_spark, lakehouse).success
     with dg.DagsterInstance.ephemeral() as instance:
         red = dg.materialize(
             [INGEST, stream_checks(SHOWN)],
             instance=instance,
-            resources={"keyfold": Keyfold(lakehouse, spark)},
+            resources={"keyfold": Keyfold(lakehouse, without_spark)},
             selection=dg.AssetSelection.checks_for_assets("metrics_events"),
             raise_on_error=False,
         )
     assert not check(red).passed
     assert "the last run of ingest was interrupted: the next run finishes it" in (check(red).description or "")
-    green = check(materialize(spark, lakehouse))
+    green = check(materialize(without_spark, lakehouse))
     assert green.passed
     assert green.description == "all 2 rows read are accounted for"
 
 
-def test_a_check_whose_counts_agree_with_each_other_and_not_with_the_readers_is_red(spark, lakehouse, monkeypatch):
+def test_a_check_whose_counts_agree_with_each_other_and_not_with_the_readers_is_red(
+    without_spark, lakehouse, monkeypatch
+):
     landing = lakehouse.landing("metrics")
     landing.mkdir(parents=True)
     (landing / "cpu.json").write_text(metric(1) + metric(2))
@@ -112,7 +110,7 @@ def test_a_check_whose_counts_agree_with_each_other_and_not_with_the_readers_is_
 
     with monkeypatch.context() as patch:
         patch.setattr(batch, "_read", forgetful)
-        ingest(lakehouse, METRICS, runners=spark)
-    found = check(materialize(spark, lakehouse))
+        ingest(lakehouse, METRICS, runners=without_spark)
+    found = check(materialize(without_spark, lakehouse))
     assert not found.passed
     assert "2 rows were read, but 0 + 0 are in the tables and 0 were duplicates" in (found.description or "")

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from keyfold.dagster.quality.pages import ResultPages
 from keyfold.dagster.serving.__main__ import data_docs
-from tests.keyfold.dagster.quality.test_pages import WORDS, add
+from tests.keyfold.dagster.quality.fare_pages import WORDS, add
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest
 from tests.examples import examples
 from tests.kafka_broker import Broker
-from tests.keyfold.ingestion.kafka.test_with_a_broker import LOCAL, numbers, quarantine
+from tests.keyfold.ingestion.kafka.topics import LOCAL, numbers, quarantine
 from tests.landings import EVENTS, check_counts, event
 
 SETTINGS = KafkaSettings("127.0.0.1:1", {"schema.registry.url": "mock://tests"})

@@ -18,7 +18,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest
 from tests.kafka_broker import PASSWORD, USER, Broker
 from tests.kafka_certificates import KEY_PASSWORD, why_no_certificates
-from tests.keyfold.ingestion.kafka.test_with_a_broker import LOCAL, numbers, produce
+from tests.keyfold.ingestion.kafka.topics import LOCAL, numbers, produce
 from tests.landings import EVENTS, event
 
 SECRETS = (PASSWORD, KEY_PASSWORD)

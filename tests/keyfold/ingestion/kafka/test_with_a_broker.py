@@ -3,7 +3,6 @@
 import json
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,31 +26,14 @@ from keyfold.runners import Runners
 from keyfold.runs import ingest, ingest_continuously
 from keyfold.stream import INGESTED_AT, Source
 from tests.kafka_broker import Broker
-from tests.landings import EVENTS, check_counts, event, land, local_runners, rows
+from tests.keyfold.ingestion.kafka.topics import LOCAL, numbers, produce, quarantine
+from tests.landings import EVENTS, check_counts, event, land
 from tests.power_cuts import OF_INGEST, power_cut_at
 from tests.waiting import wait_until
-
-LOCAL: Any = local_runners(2)
-
-
-def produce(broker: Broker, topic: str, values: Sequence[Any], partition: int = 0, **more: Any) -> None:
-    producer = broker.producer()
-    for value in values:
-        producer.produce(topic, json.dumps(value) if isinstance(value, dict) else value, partition=partition, **more)
-    assert producer.flush(30) == 0
 
 
 def reading(broker: Broker, topic: str, **options: Any) -> KafkaTopic:
     return KafkaTopic(topic, settings=KafkaSettings(broker.bootstrap), **options)
-
-
-def numbers(lakehouse: Lakehouse) -> list[int]:
-    return sorted(row[1] for row in rows(lakehouse.events("clicks")))
-
-
-def quarantine(lakehouse: Lakehouse) -> list[dict[str, Any]]:
-    table = DeltaTable(str(lakehouse.quarantine("clicks"))).to_pyarrow_table().to_pylist()
-    return sorted(table, key=lambda row: (row["file"], row["line"]))
 
 
 def lose(broker: Broker, topic: str, before: int) -> None:

@@ -3,7 +3,7 @@
 import json
 import traceback
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import polars as pl
 import pyarrow as pa
@@ -29,8 +29,8 @@ from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.step import Clock
 from keyfold.operators import lookup_join
 from tests.lake import Lake
+from tests.shop import NOON
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 READ = lookups._read
 ITEM = pa.field("item", pa.string(), nullable=False)
 SALE = pa.schema([ITEM, pa.field("sold_at", pa.timestamp("us", tz="UTC"), nullable=False)])

@@ -1,7 +1,7 @@
 """Jobs with several inputs: one clock over all, whatever came first and however it was cut."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 import keyfold
 from keyfold import Input, KeyedJob, Misconfigured, Step, TestHarness
-from keyfold.journal.clock import Reading
 from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.tables import Append
 from tests.examples import examples
 from tests.on_a_grid import moments
 from tests.shop import CARD, MINUTE, NOON, ORDER, ORDERS, PAYMENT, PAYMENTS, orders, payments
-from tests.two_inputs import Till, first_payments, orders_and_payments
+from tests.two_inputs import Till, clock_of, first_payments, orders_and_payments
 
 
 def by_definition(all_orders, all_payments, until):
@@ -207,14 +206,3 @@ FAULTS: dict[str, Any] = {
 def test_inputs_that_do_not_fit_are_refused_where_the_job_is_made(reason):
     with pytest.raises(Misconfigured, match=reason):
         KeyedJob("j", FAULTS[reason], "card", pa.schema([CARD]), first_payments, Append(pa.schema([CARD])))
-
-
-def clock_of(monkeypatch):
-    """Makes the machine's clock one that goes on by hand; gives the function that does it."""
-    now = [datetime.now(UTC)]
-    monkeypatch.setattr("keyfold.keyed.job_run.read_clock", lambda: Reading(wall=now[0], uptime=0, boot=""))
-
-    def later(by):
-        now[0] += by
-
-    return later

@@ -1,6 +1,6 @@
 """Timeouts: in processing time a key closes before what comes after, leaves whole, and is renewed by what came."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import polars as pl
 import pytest
@@ -8,8 +8,8 @@ import pytest
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.step import PROCESSING_DEADLINE, Clock
 from keyfold.keyed.job.timeouts import Timeout
+from tests.shop import NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TIME = pl.Datetime("us", "UTC")
 KEY = ("user",)
 SILENCE = Timeout(timedelta(seconds=30), "processing_time")

@@ -11,9 +11,9 @@ import pytest
 from keyfold.keyed.plans import input_tables
 from keyfold.keyed.plans.input_tables import LastPlanned, wait_for_news
 from keyfold.lakehouse.positions import Position
+from tests.shop import HOUR
 
 NAME = "events.clicks"
-HOUR = timedelta(hours=1)
 
 
 @pytest.fixture

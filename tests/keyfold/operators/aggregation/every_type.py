@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from keyfold import Input, Stream
 from keyfold import operators as op
+from tests.shop import MINUTE, NOON
 
 TIME = pa.timestamp("us", tz="UTC")
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
 
 
 class Kind(NamedTuple):

@@ -43,10 +43,9 @@ from keyfold.operators import (
 from keyfold.testing import assert_same, play, verify
 from tests.examples import examples
 from tests.on_a_grid import many_of, moments, on_grid
+from tests.shop import MINUTE, NOON
 
 TIME = pa.timestamp("us", tz="UTC")
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
 END = NOON + timedelta(days=2)
 WHO, AT, POINTS = (
     pa.field(name, kind, nullable=False)

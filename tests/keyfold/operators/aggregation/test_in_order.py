@@ -5,7 +5,7 @@ That they give what plain Python gives, in any order, split and slices, `tests/s
 
 import random
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import polars as pl
@@ -18,10 +18,9 @@ from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.tables import Append, Upsert
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError
 from keyfold.testing import play
+from tests.shop import MINUTE, NOON
 
 TIME = pa.timestamp("us", tz="UTC")
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
 GAP, PAUSE = 12 * MINUTE, 7 * MINUTE
 KEY = [pa.field(name, pa.string(), nullable=False) for name in ("home", "room")]
 READING = pa.schema([*KEY, pa.field("at", TIME, nullable=False), pa.field("level", pa.int64(), nullable=False)])

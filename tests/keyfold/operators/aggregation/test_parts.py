@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from fractions import Fraction
 from functools import partial
 
@@ -45,10 +45,9 @@ from keyfold.operators.aggregation.parts import TooManyValuesError
 from keyfold.testing import play
 from tests.examples import examples
 from tests.on_a_grid import many_of
+from tests.shop import HOUR, NOON
 
 TIME = pa.timestamp("us", tz="UTC")
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-HOUR = timedelta(hours=1)
 READ = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),

@@ -18,9 +18,9 @@ from spark_jobs.streams import SALES
 from tests.examples import examples
 from tests.keyfold.operators.patterns.pattern_oracle import in_order, matches
 from tests.on_a_grid import many_of
-from tests.spark_jobs.jobs.sales_data import NOON, sale, sales_frame
+from tests.shop import MINUTE, NOON
+from tests.spark_jobs.jobs.sales_data import sale, sales_frame
 
-MINUTE = timedelta(minutes=1)
 END = NOON + timedelta(days=2)
 DELAY = 20 * MINUTE
 QUANTITY, PRICE = pl.col("quantity"), pl.col("price")

@@ -19,9 +19,9 @@ from keyfold.state.differences import diff_states
 from keyfold.state.reading.reader import read_state
 from tests.chained_jobs import DAILY, HOURLY, Chain
 from tests.keyfold.keyed.toy_jobs import windows
-from tests.keyfold.state.local_state import frames_of_state
-from tests.keyfold.state.test_kills import copied, points_of
+from tests.keyfold.state.local_state import copied, frames_of_state
 from tests.lake import Lake
+from tests.power_cuts import points_of
 from tests.shop import NOON, START, clicks
 
 BY = Author("dpo@example.org", "request 17")

@@ -1,7 +1,7 @@
 """`keyfold state read --columns`: the form that another system wants, whatever the job's state is called."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import polars as pl
 import pytest
@@ -12,8 +12,8 @@ from keyfold.keyed.job_run import run_job
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.streams import SALES
 from tests.keyfold.keyed.toy_jobs import windows
+from tests.shop import NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SOLD = [("Watch", 1930, ["Wi-2", "Wi-1"]), ("Ring", 2, []), ("Watch", -1, ["Wi-3"]), ("Lamp", 4, ["L"])]
 
 

@@ -13,7 +13,7 @@ from keyfold.keyed.job_run import run_continuously, run_job
 from keyfold.lakehouse import Lakehouse
 from tests.keyfold.state.job_histories import History, put
 from tests.lake import LOCAL
-from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import anomaly_job
+from tests.spark_jobs.jobs.anomaly_predictions.metrics import anomaly_job
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("without_spark")

@@ -12,17 +12,11 @@ from spark_jobs.jobs.anomaly_predictions.model_state import MOST_UNLEARNED
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from tests.examples import examples
 from tests.on_a_grid import many_of
+from tests.shop import NOON
 from tests.spark_jobs.jobs.anomaly_predictions import anomaly_oracle
 from tests.spark_jobs.jobs.anomaly_predictions.anomaly_oracle import BEGINNING, Batch, Settings
-from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import (
-    MOMENTS,
-    NOON,
-    assert_rows_agree,
-    frame,
-    latest,
-    reading,
-)
-from tests.spark_jobs.jobs.anomaly_predictions.test_anomaly_predictions import anomaly_job as job_of
+from tests.spark_jobs.jobs.anomaly_predictions.metrics import MOMENTS, assert_rows_agree, latest, metric, metric_frame
+from tests.spark_jobs.jobs.anomaly_predictions.metrics import anomaly_job as job_of
 
 SECOND = timedelta(seconds=1)
 
@@ -31,7 +25,7 @@ def play(job, batches):
     """Play batches, each a second after the one before it; the state is written and read between them."""
     harness, came = TestHarness(job), 0
     for number, events in enumerate(batches):
-        harness.batch(frame(events), processing_time=NOON + number * SECOND)
+        harness.batch(metric_frame(events), processing_time=NOON + number * SECOND)
         restart(harness)
         came += len(events)
         assert accounted_for(job, harness) == came
@@ -44,14 +38,14 @@ def values(harness):
 
 def test_a_refresh_that_is_due_with_a_value_that_comes_just_in_time_retires_no_model():
     job = job_of(order="arrival", learn="refresh", refresh_after="1s", forget_after="30m", watermark_delay="0s")
-    harness = play(job, [[reading("a", 0, 1)], [reading("a", 30, 2)]])
+    harness = play(job, [[metric("a", 0, 1)], [metric("a", 30, 2)]])
     assert harness.written["retired_models"].is_empty()
     assert harness.state.filter(role="learning")["events_learned"].to_list() == [1]
 
 
 def test_more_values_of_a_key_than_may_wait_are_learned_with_their_batch():
     job = job_of(order="arrival", learn="refresh", refresh_after="1h")
-    many = [reading("a", minute, minute % 5) for minute in range(MOST_UNLEARNED + 1)]
+    many = [metric("a", minute, minute % 5) for minute in range(MOST_UNLEARNED + 1)]
     as_many_as_may_wait = [{**one, "key": "b"} for one in many[1:]]
     harness = play(job, [[*many, *as_many_as_may_wait]])
     assert harness.state.filter(role="unlearned")["key"].to_list() == ["b"] * MOST_UNLEARNED
@@ -59,10 +53,10 @@ def test_more_values_of_a_key_than_may_wait_are_learned_with_their_batch():
 
 
 def test_what_waited_for_the_watermark_is_predicted_at_once_after_a_move_to_order_of_arrival():
-    harness = play(job_of(), [[reading("a", 0, 1), reading("a", 1, 2)]])
+    harness = play(job_of(), [[metric("a", 0, 1), metric("a", 1, 2)]])
     moved = TestHarness(job_of(order="arrival", emit="all"))
     moved.state, moved.watermark = harness.state, harness.watermark
-    moved.batch(frame([reading("a", 0.5, 3)]))
+    moved.batch(metric_frame([metric("a", 0.5, 3)]))
     assert values(moved) == [(1, 0), (3, 1), (2, 2)]
 
 
@@ -76,7 +70,7 @@ def arrivals(draw):
     delay = timedelta(minutes=draw(st.sampled_from([0, 30, 180])))
     watermark, batches = BEGINNING, []
     for part, seconds in zip(drawn, accumulate(gaps), strict=True):
-        events = [reading(*event) for event in part]
+        events = [metric(*event) for event in part]
         watermark = max([watermark, *(event["timestamp"] - delay for event in events)])
         batches.append(Batch(events, NOON + seconds * SECOND, watermark))
     return batches, delay
@@ -107,7 +101,7 @@ def test_batches_give_what_the_definition_says(arrived, definition, order, refre
     batches, delay = arrived
     harness = TestHarness(job := job_at_once(definition, order, refresh_after, delay))
     for number, batch in enumerate(batches):
-        harness.batch(frame(batch.events), batch.processing_time)
+        harness.batch(metric_frame(batch.events), batch.processing_time)
         restart(harness)
         assert accounted_for(job, harness) == sum(len(one.events) for one in batches[: number + 1])
     answer = anomaly_oracle.answer_in_batches(batches, definition, order, refresh_after)
@@ -134,12 +128,12 @@ def test_the_same_batches_give_the_same_bits_whatever_order_their_rows_lie_in_an
     job = job_at_once(definition, order, refresh_after, delay, model=model)
     unbroken, broken = TestHarness(job), TestHarness(job)
     for batch in batches:
-        unbroken.batch(frame(batch.events), batch.processing_time)
+        unbroken.batch(metric_frame(batch.events), batch.processing_time)
         if random.random() < 0.5:
             killed = TestHarness(job)
             killed.state, killed.watermark = broken.state, broken.watermark
-            killed.batch(frame(random.sample(batch.events, len(batch.events))), batch.processing_time)
-        broken.batch(frame(random.sample(batch.events, len(batch.events))), batch.processing_time)
+            killed.batch(metric_frame(random.sample(batch.events, len(batch.events))), batch.processing_time)
+        broken.batch(metric_frame(random.sample(batch.events, len(batch.events))), batch.processing_time)
         restart(broken)
     for table in unbroken.written.keys() - {job.late_table}:
         assert unbroken.written[table].equals(broken.written[table])

@@ -1,15 +1,26 @@
 """A service that answers as it is told, call by call, and remembers what came."""
 
 import json
+import os
 import ssl
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+
+import polars as pl
+
+from keyfold.keyed.calling.harness import TestHarness
+from keyfold.keyed.job.building import build_job
+from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT
+from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
+from tests.shop import NOON
 
 
 @dataclass
@@ -77,3 +88,40 @@ def scripted_service(*answers: Answer, tls: Path | None = None) -> Iterator[Scri
     finally:
         server.shutdown()
         server.server_close()
+
+
+NOW = datetime(2026, 2, 1, tzinfo=UTC)
+
+
+def points(count):
+    numbers = pl.DataFrame({"number": range(count)}, schema={"number": pl.Int32})
+    return numbers.select(
+        ride_id=pl.format("ride-{}", pl.col("number") % 97),
+        point_idx="number",
+        latitude=40.5 + pl.col("number") / count,
+        longitude=-74.5 + pl.col("number") / count,
+        timestamp=pl.lit(NOON, dtype=pl.Datetime("us", "UTC")) + pl.duration(milliseconds=pl.col("number") * 20),
+        meter_reading=pl.col("number") * 0.01,
+        meter_increment=pl.lit(0.01),
+        ride_status=pl.lit("enroute"),
+        passenger_count=pl.lit(1, pl.Int32),
+    )
+
+
+def in_shards(events, shards=4):
+    return events.with_columns(shard=(pl.col("point_idx") * 31 // 7 % shards).cast(pl.Int64))
+
+
+def job_asking(url, token_variable=None, **parameters):
+    """The job in a deployment that names one service."""
+    settings = {"geo": {"url": url, "token_variable": token_variable}}
+    with patch.dict(os.environ, {SERVICES_VARIABLE: json.dumps(settings)}):
+        return build_job(BATCHED_ENRICHMENT, parameters)
+
+
+def play_points(url, events, **parameters):
+    """Play all events and flush what waits."""
+    harness = TestHarness(job_asking(url, **parameters))
+    harness.batch(in_shards(events), NOW)
+    harness.batch(None, NOW + timedelta(minutes=5))
+    return harness

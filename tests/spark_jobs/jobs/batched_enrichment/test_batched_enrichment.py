@@ -27,8 +27,8 @@ from spark_jobs.jobs.batched_enrichment.protocol import Outcome
 from spark_jobs.streams import STREAMS
 from tests.examples import examples
 from tests.on_a_grid import many_of, on_grid
+from tests.shop import NOON
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 SMALL = {"max_size": 3, "max_wait": "10m", "stale_after": "5m", "watermark_delay": "5m"}
 

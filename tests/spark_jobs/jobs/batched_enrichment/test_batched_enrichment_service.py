@@ -2,10 +2,8 @@
 
 import json
 import logging
-import os
 import socket
-from datetime import UTC, datetime, timedelta
-from unittest.mock import patch
+from datetime import timedelta
 
 import polars as pl
 import pytest
@@ -15,57 +13,20 @@ from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.conservation import check_conservation
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
-from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job_run import RunOptions, run_job
 from keyfold.lakehouse import fail_points
 from keyfold.testing import accounted_for, restart
 from spark_jobs.jobs.batched_enrichment import client
-from spark_jobs.jobs.batched_enrichment.job import BATCHED_ENRICHMENT, DEAD_LETTERS, NAME
-from spark_jobs.jobs.batched_enrichment.services import SERVICES_VARIABLE
+from spark_jobs.jobs.batched_enrichment.job import DEAD_LETTERS, NAME
 from spark_jobs.simulation.enrichment_service import DemoService
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-NOW = datetime(2026, 2, 1, tzinfo=UTC)
+from tests.shop import NOON
+from tests.spark_jobs.jobs.batched_enrichment.scripted_service import NOW, in_shards, job_asking, play_points, points
 
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
     monkeypatch.setattr(client, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(client, "LONGEST_PAUSE", 0.01)
-
-
-def points(count):
-    numbers = pl.DataFrame({"number": range(count)}, schema={"number": pl.Int32})
-    return numbers.select(
-        ride_id=pl.format("ride-{}", pl.col("number") % 97),
-        point_idx="number",
-        latitude=40.5 + pl.col("number") / count,
-        longitude=-74.5 + pl.col("number") / count,
-        timestamp=pl.lit(NOON, dtype=pl.Datetime("us", "UTC")) + pl.duration(milliseconds=pl.col("number") * 20),
-        meter_reading=pl.col("number") * 0.01,
-        meter_increment=pl.lit(0.01),
-        ride_status=pl.lit("enroute"),
-        passenger_count=pl.lit(1, pl.Int32),
-    )
-
-
-def in_shards(events, shards=4):
-    return events.with_columns(shard=(pl.col("point_idx") * 31 // 7 % shards).cast(pl.Int64))
-
-
-def job_asking(url, token_variable=None, **parameters):
-    """The job in a deployment that names one service."""
-    settings = {"geo": {"url": url, "token_variable": token_variable}}
-    with patch.dict(os.environ, {SERVICES_VARIABLE: json.dumps(settings)}):
-        return build_job(BATCHED_ENRICHMENT, parameters)
-
-
-def play_points(url, events, **parameters):
-    """Play all events and flush what waits."""
-    harness = TestHarness(job_asking(url, **parameters))
-    harness.batch(in_shards(events), NOW)
-    harness.batch(None, NOW + timedelta(minutes=5))
-    return harness
 
 
 def test_ten_thousand_events_are_enriched_in_at_most_twenty_four_calls_never_too_many_at_a_time():

@@ -1,7 +1,7 @@
 """What every model keeps, whichever it is: a new one has only to be registered to be held to it."""
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 
 import numpy as np
@@ -14,8 +14,8 @@ from keyfold.keyed.rows.codec import decode, encode, polars_schema
 from spark_jobs.jobs.anomaly_predictions.models import MODELS
 from spark_jobs.jobs.anomaly_predictions.models.protocol import PREDICTION
 from tests.examples import examples
+from tests.shop import START
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
 EVENTS = {"key": pl.String, "event_time": pl.Datetime("us", "UTC"), "value": pl.Float64}
 RESERVED = {"key", "timestamp", "value", "deadline", "role", "events_learned", "last_event_time", "interval"}
 EVERY_MODEL = pytest.mark.parametrize("model", MODELS.values(), ids=list(MODELS))
