@@ -54,7 +54,7 @@ def test_distances_are_exact_or_refused(template, room):
     harness = TestHarness(job)
     harness.batch(at(0))
     harness.batch(at(1))
-    # With an event before the first: a ride adds up what is settled, and does not only keep the new telemetry_point.
+    # With an event before the first: a ride adds up what is settled, and does not only keep the new point.
     harness.batch(at(-1), advance_to=NOON + timedelta(minutes=2))
     # Some 460,000 legs halfway round the earth would come to it.
     harness.state = harness.state.with_columns(

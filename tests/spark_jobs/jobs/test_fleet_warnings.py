@@ -84,7 +84,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "no features": ([], "at least one feature"),
     "no name": ([{**feature("x", FENCES["yard"]), "properties": {}}], "feature 1 has no name"),
     "a name twice": ([feature("x", FENCES["yard"])] * 2, "feature 2: there is another feature with the name 'x'"),
-    "a fenced_point": (
+    "a point": (
         [feature("x", FENCES["yard"], type="Point", coordinates=[13, 52])],
         "is a Point; it must be a Polygon",
     ),
