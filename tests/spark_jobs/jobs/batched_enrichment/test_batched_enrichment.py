@@ -224,7 +224,7 @@ def test_the_shard_is_a_hash_of_what_identifies_an_event():
     [
         ({"stream": "clicks"}, "no stream 'clicks'; parameter stream takes one of ride_points"),
         ({"service": "elsewhere"}, "no service 'elsewhere' is named in KEYFOLD_ENRICHMENT_SERVICES.*there are: demo"),
-        ({"max_size": 10_001}, "max_size=10001"),
+        ({"max_size": 10_001}, "max_size is 10001; it must be 10000 at most"),
     ],
 )
 def test_wrong_settings_are_refused_when_the_job_is_built(parameters, reason):
