@@ -240,3 +240,16 @@ def test_a_parameter_may_not_take_the_name_of_a_run_setting():
     wrong = create_model("Wrong", __base__=JobParameters, mode=(str, "x"))
     with pytest.raises(KeyfoldError, match="rename parameter mode"):
         config_for(replace(RIDE_SUMMARIES, model=wrong))
+
+
+def test_the_launchpad_says_of_each_parameter_what_changes_it():
+    fields = config_for(RIDE_SUMMARIES).model_fields
+    for name in ("timeout", "watermark_delay", "key_groups"):
+        assert f"by a move (`keyfold state move ride_summaries --param {name}=…`)" in str(fields[name].description)
+    assert "is changed by mode full_refresh; a run that gives another value fails" in str(fields["time"].description)
+
+
+def test_a_materialization_tells_the_parameters_that_the_job_ran_with(spark, lakehouse):
+    simulate_into(lakehouse.landing("ride_points"), "ride_points", size=10, files=4)
+    result = materialize(spark, lakehouse, job_config={"timeout": "45m"})
+    assert told(result, "ride_summaries")["parameters"]["timeout"] == "PT45M"

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from keyfold import runs
-from keyfold.dagster.assets.keyed_config import config_for
+from keyfold.dagster.assets.keyed_config import config_for, live_values
 from keyfold.dagster.assets.metadata import (
     batch_metadata,
     column_lineage,
@@ -157,6 +157,7 @@ def _run_metadata(job: KeyedJob, table: OutputTable, summary: "runs.JobRun") -> 
         "open_events": summary.totals.open_events,
         **sent,
         **warning_metadata(summary.warnings),
+        **live_values(job),
         "mode": summary.mode,
         **({"runner": summary.runner} if summary.runner else {}),
         "batch_seconds": " ".join(f"{seconds:.2f}" for seconds in summary.batch_seconds),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.fields import FieldInfo
 
@@ -58,13 +59,21 @@ def config_for(declared: KeyedJob) -> type[KeyedRunConfig]:
         raise Misconfigured(
             f"job {declared.name}: rename parameter {', '.join(taken)}; every run config has such a field"
         )
-    free = declared.free_parameters
-    given: dict[str, Any] = {name: (_type(field), _field(field, name in free)) for name, field in fields.items()}
+    given: dict[str, Any] = {
+        name: (_type(field), _field(field, _how_to_change(declared, name))) for name, field in fields.items()
+    }
     return create_model(
         f"{declared.model.__name__ if declared.model else declared.name.title()}Config",
         __base__=KeyedRunConfig,
         **given,
     )
+
+
+def live_values(job: KeyedJob) -> dict[str, dg.MetadataValue]:
+    """Return the parameters with which a job ran, as metadata, without texts that its author leaves open: one may hold a secret."""
+    shown = {name for name, field in job.parameter_fields.items() if field.annotation is not str and not is_path(field)}
+    values = {name: value for name, value in job.parameters.items() if name in shown}
+    return {"parameters": dg.MetadataValue.json(values)} if values else {}
 
 
 def _type(field: FieldInfo) -> Any:
@@ -77,10 +86,21 @@ def _type(field: FieldInfo) -> Any:
     return (kind if kind in (bool, int, float, str) else str) | None
 
 
-def _field(field: FieldInfo, is_free: bool) -> Any:
+def _how_to_change(declared: KeyedJob, name: str) -> str:
+    if name in declared.free_parameters:
+        return "Each run may set it."
+    if name in declared.movable_parameters:
+        return (
+            f"Of a live generation it is changed by a move (`keyfold state move {declared.name} --param {name}=…`), which keeps the "
+            "state, or by mode full_refresh, which processes all events again; a run that gives another value fails."
+        )
+    return "Of a live generation it is changed by mode full_refresh; a run that gives another value fails."
+
+
+def _field(field: FieldInfo, how_to_change: str) -> Any:
     default = field.get_default(call_default_factory=True)
     return Field(
         default=None,
         description=f"{(field.description or '').rstrip('.')}. Default: the live generation's value, in the first run and in a full refresh "
-        f"`{parameter_text(default)}`." + ("" if is_free else " To change it, use mode full_refresh."),
+        f"`{parameter_text(default)}`. {how_to_change}",
     )

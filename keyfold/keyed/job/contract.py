@@ -41,7 +41,7 @@ from keyfold.keyed.job.event_frames import joined_schema
 from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, Input, Source, as_input
 from keyfold.keyed.job.lookups import Lookup
 from keyfold.keyed.job.operator_call import OperatorCall
-from keyfold.keyed.job.parameters import JobParameters, changed_by
+from keyfold.keyed.job.parameters import OF_THE_ENGINE, JobParameters, changed_by
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import BoundStep, StepFunction
 from keyfold.keyed.job.tables import OutputTable, changes_of, name_of_changes
@@ -282,7 +282,7 @@ class KeyedJob:
     @property
     def movable_parameters(self) -> frozenset[str]:
         """The parameters whose new value may apply to existing state (`parameter`)."""
-        return changed_by(self.parameter_fields, "migrate")
+        return changed_by(self.parameter_fields, "migrate") | (OF_THE_ENGINE & self.parameter_fields.keys())
 
     @property
     def own_tables(self) -> tuple[OutputTable, ...]:

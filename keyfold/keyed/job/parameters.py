@@ -80,6 +80,10 @@ def parameter(default: Any = ..., *, change: Change = "refresh", **of: Any) -> A
 _CHANGE = "keyfold.change"
 
 
+OF_THE_ENGINE = frozenset({"key_groups", "watermark_delay", "idle_timeout"})
+"""Parameters that are settings of the engine; state can be moved to any of their values."""
+
+
 def changed_by(fields: Mapping[str, FieldInfo], change: str) -> frozenset[str]:
     """Return the parameters of which another value needs this change (`parameter`)."""
     return frozenset(

@@ -32,8 +32,6 @@ _REFRESHES = {
     "key": "state and tables are by another key",
     "contents": "state and rows were made with it",
 }
-_PARAMETERS_OF_THE_ENGINE = ("key_groups", "watermark_delay", "idle_timeout")
-"""Parameters that are settings of the engine; state can be moved to any of their values."""
 _BEGINS = (
     "it begins at the job's position in its table, or at that table's beginning; events behind the watermark are late"
 )
@@ -128,7 +126,7 @@ def _version(job: KeyedJob, before: int, after: int) -> tuple[Verdict, str]:
 def _parameter(job: KeyedJob, name: str) -> tuple[Verdict, str]:
     if name in job.free_parameters:
         return "free", "no state and no row depends on it"
-    if name in job.movable_parameters or name in _PARAMETERS_OF_THE_ENGINE:
+    if name in job.movable_parameters:
         return "move", "it counts from here on; rows that are written stay as they are"
     return "refresh", "state and rows were made with it"
 
