@@ -1,11 +1,13 @@
 """The lock of a stream's ingest, and the landing folder or topic that it reads."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from keyfold.errors import KeyfoldError, NotFound
 from keyfold.ingestion.event_rewrites import apply_rewrites
 from keyfold.ingestion.ingest_settings import REBUILD, RECORD
+from keyfold.ingestion.kafka.kafka_settings import PREFIX, KafkaSettings
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.ingestion.listing import Landing
 from keyfold.lakehouse import Lakehouse, exclusive
@@ -39,8 +41,15 @@ def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | str
     """Return the landing folder, after checking that it exists, or the topic.
 
     Raises:
-        KeyfoldError: the folder is missing.
+        KeyfoldError: the folder is missing, the topic's name is none, or Kafka is not configured.
+
+    Example:
+        >>> KAFKA = {"KEYFOLD_KAFKA_BOOTSTRAP": "broker.example.org:9092"}
+        >>> topic_of("kafka://city.rides", KAFKA).name
+        'city.rides'
     """
+    if isinstance(landing, str) and landing.startswith(PREFIX):
+        return topic_of(landing)
     if isinstance(landing, KafkaTopic):
         return landing
     landing = to_place(landing or lakehouse.landing(stream.name)).expanduser().resolve()
@@ -49,3 +58,12 @@ def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | str
     if not is_emptied and not landing.is_dir():
         raise NotFound(f"the landing folder {landing} does not exist; create it and put files of {stream.name} into it")
     return landing
+
+
+def topic_of(source: str, environment: Mapping[str, str] = os.environ) -> KafkaTopic:
+    """Return the topic that a text names: `kafka://TOPIC`, at the brokers of KEYFOLD_KAFKA_BOOTSTRAP.
+
+    Raises:
+        KeyfoldError: the name is none of a topic, or Kafka is not configured.
+    """
+    return KafkaTopic(source.removeprefix(PREFIX), settings=KafkaSettings.from_environment(environment))

@@ -52,8 +52,8 @@ def ingest(
     Args:
         lakehouse: the lakehouse of the tables.
         stream: the stream.
-        landing: the folder (a path, or text such as `s3a://BUCKET/FOLDER`), read with its subfolders, or the topic; by default
-            the stream's landing folder.
+        landing: the folder (a path, or text such as `s3a://BUCKET/FOLDER`), read with its subfolders, or the topic
+            (`kafka://TOPIC`); by default the stream's landing folder.
         settle: time since the last change after which a file is complete, also as text (`"5s"`); 0 if nobody writes during the run. Ignored for
             streams with done markers.
         reread_changed: read files again that changed after they were read. Rows already in the tables are dropped by id.

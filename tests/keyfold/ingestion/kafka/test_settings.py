@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from keyfold.errors import KeyfoldError
+from keyfold.errors import KeyfoldError, Misconfigured
+from keyfold.ingestion.ingest_lock import require_landing
 from keyfold.ingestion.kafka.kafka_settings import KafkaSettings, kafka_topics
+from keyfold.ingestion.kafka.topic import KafkaTopic
+from spark_jobs.streams import STREAMS
 
 CONF = "security.protocol=SASL_SSL sasl.mechanisms=PLAIN sasl.username=ann sasl.password=planted-word"
 
@@ -75,3 +78,13 @@ def test_topics_of_streams_are_named_by_the_environment():
             kafka_topics({"KEYFOLD_KAFKA_TOPICS": f"weather={wrong}"})
     with pytest.raises(KeyfoldError, match="names rides, but there is no such stream; streams: ride_points"):
         kafka_topics({"KEYFOLD_KAFKA_TOPICS": "rides=rides"})
+
+
+def test_ingest_takes_a_topic_by_its_address_and_asks_for_brokers(lakehouse, monkeypatch):
+    monkeypatch.setenv("KEYFOLD_KAFKA_BOOTSTRAP", "127.0.0.1:1")
+    landing = require_landing(lakehouse, STREAMS["weather"], "kafka://city.weather")
+    assert isinstance(landing, KafkaTopic)
+    assert (landing.name, landing.settings.bootstrap, landing.start) == ("city.weather", "127.0.0.1:1", "earliest")
+    monkeypatch.delenv("KEYFOLD_KAFKA_BOOTSTRAP")
+    with pytest.raises(Misconfigured, match="KEYFOLD_KAFKA_BOOTSTRAP is not set"):
+        require_landing(lakehouse, STREAMS["weather"], "kafka://city.weather")
