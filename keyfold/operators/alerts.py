@@ -132,17 +132,19 @@ def alert(
     events, event_time = source.schema, source.event_time
     if not conditions:
         raise Misconfigured(f"job {name}: conditions is empty; give one at least")
-    for title, one in conditions.items():
-        if isinstance(one, Held):
-            check_condition(f"job {name}: {title}: begins", one.begins, events)
-            check_condition(f"job {name}: {title}: ends", one.ends, events)
-    made = _columns(conditions, named, subject)
-    looked_at = [one for one in events.names if one not in key]
-    output_columns = OutputColumns(name, source, key, made={one.name: looked_at for one in made} | {subject: looked_at})
-    table = output_columns.output(output, by=events.names, more=made)
+    for title, condition in conditions.items():
+        if isinstance(condition, Held):
+            check_condition(f"job {name}: {title}: begins", condition.begins, events)
+            check_condition(f"job {name}: {title}: ends", condition.ends, events)
+    own = _columns(conditions, named, subject)
+    looked_at = [column for column in events.names if column not in key]
+    output_columns = OutputColumns(
+        name, source, key, own={field.name: looked_at for field in own} | {subject: looked_at}
+    )
+    table = output_columns.output(output, by=events.names, more=own)
     state = pa.schema(
         [
-            *(events.field(one) for one in key),
+            *map(events.field, key),
             *plain_columns(pa.string(), ROLE, nullable=False),
             *optional(events, key),
             *plain_columns(pa.string(), named, subject),
@@ -152,13 +154,13 @@ def alert(
         ]
     )
     # Most events give no row, so state counts those that were evaluated.
-    kept = State(state, events=pl.col(N_POINTS).sum(), one_per_key=pl.col(ROLE) == "judged")
+    declared_state = State(state, events=pl.col(N_POINTS).sum(), one_per_key=pl.col(ROLE) == "judged")
     step = _Alerts(conditions, key, event_time, events, state, table, named, subject).step
-    return step_job(name, source, key, kept, step, Append(table, events=pl.lit(0)), settings)
+    return step_job(name, source, key, declared_state, step, Append(table, events=pl.lit(0)), settings)
 
 
 def _columns(conditions: Mapping[str, Held | Listed], named: str, subject: str) -> list[pa.Field]:
-    listed = any(isinstance(one, Listed) for one in conditions.values())
+    listed = any(isinstance(condition, Listed) for condition in conditions.values())
     return [
         required(named, pa.string(), "The condition"),
         *([column(subject, pa.string(), "What it holds for; NULL of a condition without subjects")] if listed else []),
@@ -196,8 +198,8 @@ class _Alerts:
         has_events = (pl.col(KEY) < ordered.starts.size).fill_null(value=False)
         is_timed = pl.col(KEY).is_not_null() & pl.col(self.named).is_in([*self._times]).fill_null(value=False)
         concerned = (has_events | is_timed) & (pl.col(ROLE) != "waiting")
-        known, unchanged = others.filter(concerned), others.filter(~concerned).drop(KEY)
-        opened = known.with_row_index(ROW).select(
+        concerned_rows, unchanged = others.filter(concerned), others.filter(~concerned).drop(KEY)
+        opened = concerned_rows.with_row_index(ROW).select(
             pl.col(ROW).cast(pl.Int64) + ordered.events.height,
             ROLE,
             KEY,
@@ -206,18 +208,22 @@ class _Alerts:
             pl.col(BEGAN_AT).to_physical(),
         )
         time, judged = to_micros(ordered.events[self.event_time]), []
-        for name, one in self.conditions.items():
+        for name, condition in self.conditions.items():
             mine = opened.filter(pl.col(NAME) == name)
             goes_on = mine.filter((pl.col(KEY) < ordered.starts.size) & (pl.col(ROLE) != "rests"))
-            found = (held if isinstance(one, Held) else listed)(ordered, time, goes_on, name, one)
+            judged_now = (held if isinstance(condition, Held) else listed)(ordered, time, goes_on, name, condition)
             if name in self._times:
-                found = after_times(found, ordered, time, mine, name, self._times[name], micros(clock.watermark))
-            judged.append(found)
-        rows = pl.concat([one.select(self.events.names) for one in (ordered.events, known)])
+                judged_now = after_times(
+                    judged_now, ordered, time, mine, name, self._times[name], micros(clock.watermark)
+                )
+            judged.append(judged_now)
+        rows = pl.concat([part.select(self.events.names) for part in (ordered.events, concerned_rows)])
         changes, still_open = (pl.concat(frames) for frames in zip(*judged, strict=True))
         counted = pl.Series(ordered.lasts + 1 - ordered.starts, dtype=pl.Int64)
         evaluated = keys.filter(has_events)
-        before = evaluated.join(known.filter(pl.col(ROLE) == "judged"), on=KEY, how="left", maintain_order="left")
+        before = evaluated.join(
+            concerned_rows.filter(pl.col(ROLE) == "judged"), on=KEY, how="left", maintain_order="left"
+        )
         count = evaluated.drop(KEY).with_columns(
             pl.lit("judged").alias(ROLE), (before[N_POINTS].fill_null(0) + counted).alias(N_POINTS)
         )
@@ -248,11 +254,11 @@ class _Alerts:
         """Return the rows of state of open conditions; one that is not written yet has the columns of its event."""
         named = still_open.join(keys, on=KEY, maintain_order="left").drop(KEY)
         named = self._in_columns(named).with_columns(pl.col(DEADLINE).cast(pl.Datetime("us", "UTC")))
-        kept = named.filter(pl.col(ROW).is_not_null())
-        columns = rows.drop(self.key)[kept[ROW].to_numpy()]
+        with_row = named.filter(pl.col(ROW).is_not_null())
+        columns = rows.drop(self.key)[with_row[ROW].to_numpy()]
         return [
             named.filter(pl.col(ROW).is_null()).drop(ROW),
-            pl.concat([kept.drop(ROW), columns], how="horizontal"),
+            pl.concat([with_row.drop(ROW), columns], how="horizontal"),
         ]
 
     def _in_columns(self, rows: pl.DataFrame) -> pl.DataFrame:

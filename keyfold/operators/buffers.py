@@ -113,7 +113,7 @@ def buffer(
         leaves = is_full | np.bincount(number[due], minlength=len(counts)).astype(bool)[number]
         batch = pl.Series(BATCH, np.cumsum(place % size == 0)[leaves])
         leaving = waiting.filter(leaves).drop(DEADLINE, PROCESSING_DEADLINE).with_columns(batch)
-        made = dict(send(leaving, clock))
-        return Step(state=waiting.filter(~leaves), output=made.pop(name), side=made)
+        tables_by_name = dict(send(leaving, clock))
+        return Step(state=waiting.filter(~leaves), output=tables_by_name.pop(name), side=tables_by_name)
 
     return step_job(name, source, key, State(state), step, tables, settings)

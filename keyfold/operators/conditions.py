@@ -42,12 +42,12 @@ _OPEN = {
 """An open condition of a key, by the key's number; `ROW` is the row at which it began, if that is needed later."""
 
 
-def held(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, one: Any) -> Judged:
+def held(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, condition: Any) -> Judged:
     """Evaluate a condition along the events; `opened` has the keys for which it is open before them."""
     rows, number, first = ordered.events, ordered.key_number, ordered.starts
     carried = np.full(first.size, _NEVER)
     carried[opened[KEY].to_numpy()] = opened[BEGAN_AT].to_numpy()
-    decisive = rows.select(begins=one.begins.fill_null(value=False), ends=one.ends.fill_null(value=False))
+    decisive = rows.select(begins=condition.begins.fill_null(value=False), ends=condition.ends.fill_null(value=False))
     is_begin, index = decisive["begins"].to_numpy(), np.arange(rows.height)
     # The last decisive event before each one; before the first, the open conditions decide.
     last = np.maximum.accumulate(np.where(is_begin | decisive["ends"].to_numpy(), index, -1))
@@ -63,21 +63,25 @@ def held(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, one: 
     return Judged(changes, _open(on, name, began_at[ordered.lasts][on]))
 
 
-def listed(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, one: Any) -> Judged:
+def listed(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, condition: Any) -> Judged:
     """Evaluate a condition of each subject: it begins at an event with `begins`, and ends at the first that is not listed."""
     rows, first, last = ordered.events, ordered.starts, ordered.lasts
-    found = one.find(rows)
-    row, subject, key = found["row"].to_numpy(), found["subject"], ordered.key_number[found["row"].to_numpy()]
+    listed_rows = condition.find(rows)
+    row, subject, key = (
+        listed_rows["row"].to_numpy(),
+        listed_rows["subject"],
+        ordered.key_number[listed_rows["row"].to_numpy()],
+    )
     # A run: consecutive events of a key that are all listed for one subject.
     begins = np.ones(row.size, dtype=bool)
     begins[1:] = (subject != subject.shift()).to_numpy()[1:] | (np.diff(row) != 1) | (np.diff(key) != 0)
     run = np.flatnonzero(begins)
     end = row[np.append(run[1:], row.size)[: run.size] - 1]
-    of, what, start = key[run], subject.gather(run), row[run]
+    of, subject_of_run, start = key[run], subject.gather(run), row[run]
     # The first event of a run that begins the condition; the number of rows if none does.
-    entered = np.where(found["begins"].to_numpy(), row, rows.height)
+    entered = np.where(listed_rows["begins"].to_numpy(), row, rows.height)
     entered = np.minimum.reduceat(entered, run) if run.size else run
-    carried = pl.DataFrame({KEY: of, SUBJECT: what, "start": start}).join(
+    carried = pl.DataFrame({KEY: of, SUBJECT: subject_of_run, "start": start}).join(
         opened.with_columns(start=pl.Series(first[opened[KEY].to_numpy()])),
         on=[KEY, SUBJECT, "start"],
         how="left",
@@ -91,23 +95,25 @@ def listed(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, one
     stays = is_on & ~ends
     # What was open before ends at the key's first event if that is not listed.
     left = opened.join(
-        pl.DataFrame({KEY: of[goes_on], SUBJECT: what.filter(pl.Series(goes_on))}),
+        pl.DataFrame({KEY: of[goes_on], SUBJECT: subject_of_run.filter(pl.Series(goes_on))}),
         on=[KEY, SUBJECT],
         how="anti",
     )
     changes = [
-        _changes(entered[is_entered], name, BEGAN, time[entered[is_entered]], what.filter(pl.Series(is_entered))),
-        _changes(end[ends] + 1, name, ENDED, began_at[ends], what.filter(pl.Series(ends))),
+        _changes(
+            entered[is_entered], name, BEGAN, time[entered[is_entered]], subject_of_run.filter(pl.Series(is_entered))
+        ),
+        _changes(end[ends] + 1, name, ENDED, began_at[ends], subject_of_run.filter(pl.Series(ends))),
         _changes(first[left[KEY].to_numpy()], name, ENDED, left[BEGAN_AT], left[SUBJECT]),
     ]
-    return Judged(pl.concat(changes), _open(of[stays], name, began_at[stays], what.filter(pl.Series(stays))))
+    return Judged(pl.concat(changes), _open(of[stays], name, began_at[stays], subject_of_run.filter(pl.Series(stays))))
 
 
 def after_times(
-    found: Judged,
+    judged: Judged,
     ordered: Ordered,
     time: Numbers,
-    known: pl.DataFrame,
+    rows_of_state: pl.DataFrame,
     name: str,
     times: tuple[int, int],
     watermark: int,
@@ -124,16 +130,18 @@ def after_times(
     """
     held_for, cool_down = times
     of_key = pl.Series(KEY, ordered.key_number, dtype=pl.Int64)
-    new = found.changes.filter(pl.col(CHANGE) == BEGAN).select(ROW, BEGAN_AT)
+    new = judged.changes.filter(pl.col(CHANGE) == BEGAN).select(ROW, BEGAN_AT)
     new = new.with_columns(of_key.gather(new[ROW]), pl.lit(None, pl.String).alias(ROLE))
     is_rest = pl.col(ROLE) == "rests"
     # The spans of a key in order: the one that was open comes first. All but the last one have ended.
-    spans = pl.concat([known.filter(~is_rest).select(KEY, ROW, BEGAN_AT, ROLE), new.select(KEY, ROW, BEGAN_AT, ROLE)])
+    spans = pl.concat(
+        [rows_of_state.filter(~is_rest).select(KEY, ROW, BEGAN_AT, ROLE), new.select(KEY, ROW, BEGAN_AT, ROLE)]
+    )
     spans = spans.sort(KEY, maintain_order=True).with_columns(pl.int_range(pl.len()).over(KEY).alias("place"))
-    ends = found.changes.filter(pl.col(CHANGE) == ENDED).select(end=ROW)
+    ends = judged.changes.filter(pl.col(CHANGE) == ENDED).select(end=ROW)
     ends = ends.with_columns(of_key.gather(ends["end"]), pl.Series("ended_at", time[ends["end"].to_numpy()]))
     ends = ends.with_columns(pl.int_range(pl.len()).over(KEY).alias("place"))
-    rests = known.filter(is_rest).select(KEY, rested=BEGAN_AT)
+    rests = rows_of_state.filter(is_rest).select(KEY, rested=BEGAN_AT)
     spans = spans.join(ends, on=[KEY, "place"], how="left", maintain_order="left")
     spans = spans.join(rests, on=KEY, how="left", maintain_order="left")
     is_open, was_written = pl.col("ended_at").is_null(), pl.col(ROLE).is_in(["holds", "silent"]).fill_null(value=False)

@@ -90,7 +90,7 @@ def _by_instance(hint: Any) -> Any:
 
 
 def check_arguments(
-    where: str, called: Callable[..., Any], names: Iterable[str], positional: int = 0, also: Sequence[str] = ()
+    place: str, called: Callable[..., Any], names: Iterable[str], positional: int = 0, also: Sequence[str] = ()
 ) -> None:
     """Check that a function or class has arguments of these names.
 
@@ -113,7 +113,7 @@ def check_arguments(
     parameters = [*also, *argument_names(called)[positional:]]
     for name in names:
         if name not in parameters:
-            raise Misconfigured(f"{where}: {called.__name__} has no argument {name}{nearest(name, parameters)}")
+            raise Misconfigured(f"{place}: {called.__name__} has no argument {name}{nearest(name, parameters)}")
 
 
 def argument_names(called: Callable[..., Any]) -> list[str]:

@@ -42,7 +42,7 @@ def tie_columns(events: pa.Schema, key: Sequence[str], event_time: str) -> list[
 
 def optional(events: pa.Schema, but: Sequence[str]) -> list[pa.Field]:
     """Return the columns of events but some, which rows of state that are no events lack."""
-    return [one.with_nullable(True) for one in events if one.name not in but]
+    return [field.with_nullable(True) for field in events if field.name not in but]
 
 
 def waiting(

@@ -226,20 +226,20 @@ class Types(NamedTuple):
     converted: bool = False
 
 
-def types_of(where: str, aggregate: Aggregate, columns: pa.Schema) -> Types:
+def types_of(place: str, aggregate: Aggregate, columns: pa.Schema) -> Types:
     """Return the types of an aggregate of events with these columns.
 
     Raises:
         Misconfigured: a value is of a column that there is not, or of a type that the aggregate cannot be of.
     """
-    value = type_in(where, aggregate.value, columns)
+    value = type_in(place, aggregate.value, columns)
     if aggregate.kind in _OF_NUMBERS and not (value.is_numeric() or isinstance(value, pl.Null)):
-        raise Misconfigured(f"{where}: {value} is no number; give a column or an expression of numbers")
+        raise Misconfigured(f"{place}: {value} is no number; give a column or an expression of numbers")
     if aggregate.kind in ("min", "max", "count_distinct") and value.is_nested():
-        raise Misconfigured(f"{where}: {value} has no order; give a field of it, or another plain value")
+        raise Misconfigured(f"{place}: {value} has no order; give a field of it, or another plain value")
     if aggregate.kind == "distinct" and not isinstance(value, pl.List):
         raise Misconfigured(
-            f"{where}: distinct is of the elements of lists, and this is {value}; count_distinct counts values"
+            f"{place}: distinct is of the elements of lists, and this is {value}; count_distinct counts values"
         )
     # Tables have no unsigned numbers.
     held = pl.Int64() if value.is_unsigned_integer() or isinstance(value, pl.Null) else value
@@ -271,19 +271,19 @@ def readable(source: Input) -> pa.Schema:
     return pa.schema([*events, *(column for column in others if column.name not in events.names)])
 
 
-def type_in(where: str, value: pl.Expr, columns: pa.Schema) -> pl.DataType:
+def type_in(place: str, value: pl.Expr, columns: pa.Schema) -> pl.DataType:
     """Return the type of a value.
 
     Raises:
         Misconfigured: the value does not fit the columns.
     """
-    known, names = polars_schema(columns), value.meta.root_names()
-    if len(names) == 1 and names[0] in known and value.meta.eq(pl.col(names[0])):
-        return known[names[0]]
+    types, names = polars_schema(columns), value.meta.root_names()
+    if len(names) == 1 and names[0] in types and value.meta.eq(pl.col(names[0])):
+        return types[names[0]]
     try:
-        return type_of(value, known)
+        return type_of(value, types)
     except pl.exceptions.PolarsError as error:
-        raise Misconfigured(f"{where}: {str(error).splitlines()[0]}; there are {', '.join(known)}") from None
+        raise Misconfigured(f"{place}: {str(error).splitlines()[0]}; there are {', '.join(types)}") from None
 
 
 def _value(value: str | pl.Expr) -> pl.Expr:

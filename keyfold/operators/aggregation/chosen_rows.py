@@ -112,12 +112,12 @@ def rows(
     upserted = (*key, RANK) if isinstance(keep, Highest) else key
     main = Append(table) if keep.waits else Upsert(table, upserted, events=pl.lit(0), changes=changes)
     tables = [main] if keep.expires is None else [main, ended]
-    kept = State(state, events=pl.col(counted).sum(), one_per_key=~step.waits if keep.waits else None)
+    declared_state = State(state, events=pl.col(counted).sum(), one_per_key=~step.waits if keep.waits else None)
     if has_deadline:
-        return step_job(name, source, key, kept, step.step, tables, settings)
+        return step_job(name, source, key, declared_state, step.step, tables, settings)
     return counting_job(
         name, source, counted, derive={counted: pl.lit(1, pl.Int64)}, columns=events.append(number),
-        combine=step.combine, key=key, state=kept, step=step.step, tables=tables, settings=settings,
+        combine=step.combine, key=key, state=declared_state, step=step.step, tables=tables, settings=settings,
     )  # fmt: skip
 
 
@@ -154,38 +154,38 @@ class _Rows:
         came += [] if self.counted in events.columns else [pl.lit(1, pl.Int64).alias(self.counted)]
         both = pl.concat([state, events.with_columns(came)], how="diagonal")
         is_ahead = pl.col(IS_NEW) & (time > clock.watermark) if keep.waits else pl.lit(value=False)
-        kept = self._kept(both.filter(~is_ahead))
+        chosen = self._kept(both.filter(~is_ahead))
         until = pl.lit(None, pl.Datetime("us", "UTC")) if keep.expires is None else time + keep.expires
-        kept = kept.with_columns(until.alias(DEADLINE))
+        chosen = chosen.with_columns(until.alias(DEADLINE))
         stays, side = (pl.col(DEADLINE) > clock.watermark).fill_null(value=True), dict[str, pl.DataFrame]()
         if not isinstance(keep, Highest):
             stays = pl.col(_IS_LATEST) & stays
         if keep.expires is not None:
-            ended = kept.filter(~stays, pl.col(self.counted) > 0)
+            ended = chosen.filter(~stays, pl.col(self.counted) > 0)
             side[self.ended.name] = ended.select(self.ended.schema.names)
         # Of a row that is written once, state has the key and the time.
         remembered = [*self.ended.schema.names, DEADLINE] if keep.waits else self.state
-        remains = [both.clear(), both.filter(is_ahead), kept.filter(stays).select(remembered)]
+        remains = [both.clear(), both.filter(is_ahead), chosen.filter(stays).select(remembered)]
         rows = pl.concat(remains, how="diagonal").select(self.state)
-        return Step(state=rows, output=self._written(kept, state), late=late, side=side)
+        return Step(state=rows, output=self._written(chosen, state), late=late, side=side)
 
     def _kept(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the row of each span of rows, with the number of its events, and its rank."""
         ordered, starts = spans = self.keep.spans(rows, self.columns)
         counts = ordered.events[self.counted].to_numpy()
-        kept = ordered.events[spans.lasts if isinstance(self.keep, Last) else starts]
+        chosen = ordered.events[spans.lasts if isinstance(self.keep, Last) else starts]
         number = pl.Series(self.counted, np.add.reduceat(counts, starts) if starts.size else counts, pl.Int64)
         # The row itself is written, and is no duplicate.
-        number = number - kept[IS_NEW] if isinstance(self.keep, First) else number
+        number = number - chosen[IS_NEW] if isinstance(self.keep, First) else number
         rank = pl.Series(RANK, starts - ordered.starts[ordered.key_number[starts]] + 1, pl.Int64)
-        return kept.with_columns(number, spans.is_latest.alias(_IS_LATEST), *([rank] if RANK in self.table else []))
+        return chosen.with_columns(number, spans.is_latest.alias(_IS_LATEST), *([rank] if RANK in self.table else []))
 
-    def _written(self, kept: pl.DataFrame, state: pl.DataFrame) -> pl.DataFrame:
+    def _written(self, chosen: pl.DataFrame, state: pl.DataFrame) -> pl.DataFrame:
         if isinstance(self.keep, Highest):
             # By value: a row may move to a rank where the table has an equal row.
-            return kept.select(self.table).join(
+            return chosen.select(self.table).join(
                 state, on=self.table, how="anti", nulls_equal=True, maintain_order="left"
             )
         # If the row comes from state, it is in the table already.
         is_written = pl.col(IS_NEW) if isinstance(self.keep, First) else pl.col(IS_NEW) & pl.col(_IS_LATEST)
-        return kept.filter(is_written).select(self.table)
+        return chosen.filter(is_written).select(self.table)

@@ -51,17 +51,17 @@ class Aggregates:
         require_known(job, of, IN_ANY_ORDER)
         of = {**of, counted: count()}
         columns, naming = readable(source), Naming(taken, of)
-        read = {root for one in of.values() for root in one.value.meta.root_names()} or {source.event_time}
+        read = {root for aggregate in of.values() for root in aggregate.value.meta.root_names()} or {source.event_time}
         # In the stream's order, and then what is made of its columns.
         stored = [name for name in source.stream.event_schema.names if name in columns.names]
         ties = pa.schema([columns.field(name) for name in dict.fromkeys([*stored, *columns.names]) if name in read])
         self._parts, self.finish = dict[str, Parts](), dict[str, pl.Expr]()
-        for name, one in of.items():
-            types = types_of(f"job {job}: {name}", one, columns)
-            parts = parts_of(name, one, types, source.event_time, naming, ties)
+        for name, aggregate in of.items():
+            types = types_of(f"job {job}: {name}", aggregate, columns)
+            parts = parts_of(name, aggregate, types, source.event_time, naming, ties)
             self._parts[name], self.finish[name] = (
                 parts,
-                as_declared(f"job {job}: {name}", parts.made, types.result, output, name),
+                as_declared(f"job {job}: {name}", parts.result, types.result, output, name),
             )
         (number,) = self._parts[counted].parts
         fields = {
@@ -195,8 +195,10 @@ def counting_job(
         combine: as of `Input`.
         settings: other arguments of `KeyedJob`.
     """
-    one = replace(source.with_computed(derive), columns=columns, combine=combine, events=pl.col(counted).sum())
-    return step_job(name, one, key, state, step, tables, settings)
+    counted_input = replace(
+        source.with_computed(derive), columns=columns, combine=combine, events=pl.col(counted).sum()
+    )
+    return step_job(name, counted_input, key, state, step, tables, settings)
 
 
 def newest(event_time: str) -> pa.Field:

@@ -42,7 +42,7 @@ class OutputColumns:
         key: the key, and other columns that are never NULL in a table that is declared by a dict.
         of: the aggregates by column.
         then: columns computed from the others.
-        made: other columns that the operator makes, by name: the columns of the input that they depend on; by default the event
+        own: other columns that the operator makes, by name: the columns of the input that they depend on; by default the event
             time.
         decided_by: columns of the input that decide which events a row is of: what is made of several depends on them.
 
@@ -55,21 +55,25 @@ class OutputColumns:
     key: Sequence[str]
     of: Mapping[str, Aggregate] = field(default_factory=dict)
     then: Mapping[str, pl.Expr] = field(default_factory=dict)
-    made: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    own: Mapping[str, Sequence[str]] = field(default_factory=dict)
     decided_by: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        one, where = self.source, f"job {self.job}: key"
-        for name, how in self.then.items():
-            check_by_row(f"job {self.job}: then: {name}", how)
-        known = [name for name in (*one.stream.event_schema.names, *one.refined.new_columns) if name != one.event_time]
+        input_, place = self.source, f"job {self.job}: key"
+        for name, computed in self.then.items():
+            check_by_row(f"job {self.job}: then: {name}", computed)
+        columns = [
+            name
+            for name in (*input_.stream.event_schema.names, *input_.refined.new_columns)
+            if name != input_.event_time
+        ]
         for name in self.key:
-            if name == one.event_time:
+            if name == input_.event_time:
                 raise Misconfigured(
-                    f"{where}: {name} is the event time, which orders the events of a key: leave it out"
+                    f"{place}: {name} is the event time, which orders the events of a key: leave it out"
                 )
-            if name not in known:
-                raise Misconfigured(f"{where}: there is no column {name}{nearest(name, known)}")
+            if name not in columns:
+                raise Misconfigured(f"{place}: there is no column {name}{nearest(name, columns)}")
 
     def output(
         self,
@@ -94,45 +98,45 @@ class OutputColumns:
         Raises:
             Misconfigured: an aggregate or a column of `then` does not fit the columns that it is of, or a table cannot hold one.
         """
-        where, by = f"job {self.job}: output", self.key if by is None else by
-        own = [*times, *(one.name for one in (*more, *hidden))]
+        place, by = f"job {self.job}: output", self.key if by is None else by
+        own = [*times, *(field_.name for field_ in (*more, *hidden))]
         for name in self.of:
             if name in (*self.key, *own):
                 raise Misconfigured(
                     f"job {self.job}: {name} is a column of the key, or one that the operator makes; give the aggregate another name"
                 )
         of_events = [field_of(f"job {self.job}: key", name, readable(self.source)) for name in by]
-        for one in of_events:
-            if one.name in self.key:
-                self.source.check_key(f"job {self.job}: input {self.source.stream.name}", one)
-        of_events = [one.with_nullable(one.nullable and one.name not in self.key) for one in of_events]
-        fields = [with_lineage(one, self._of_input(one.name)) for one in of_events]
+        for field_ in of_events:
+            if field_.name in self.key:
+                self.source.check_key(f"job {self.job}: input {self.source.stream.name}", field_)
+        of_events = [field_.with_nullable(field_.nullable and field_.name not in self.key) for field_ in of_events]
+        fields = [with_lineage(field_, self._of_input(field_.name)) for field_ in of_events]
         fields += [column(name, TIMESTAMP, name.replace("_", " ").capitalize(), nullable=False) for name in times]
         fields += self._aggregates(counted)
         fields += more
         if declared is not None:
-            given = stored_schema(where, declared, [*self.key, *times])
-            self._check(where, given, [*fields, *hidden])
-            return self._with_lineage(given)
-        known = declared_schema(where, [*fields, *hidden])
-        for name, how in self.then.items():
-            if name in (counted, *(one.name for one in of_events)):
+            table = stored_schema(place, declared, [*self.key, *times])
+            self._check(place, table, [*fields, *hidden])
+            return self._with_lineage(table)
+        rows = declared_schema(place, [*fields, *hidden])
+        for name, computed in self.then.items():
+            if name in (counted, *(field_.name for field_ in of_events)):
                 raise Misconfigured(
                     f"job {self.job}: then: {name} is a column that the job goes by; give it another name"
                 )
-            made = type_in(f"job {self.job}: then: {name}", how, known)
-            what = f"Computed from {', '.join(dict.fromkeys(how.meta.root_names())) or 'a constant'}"
-            fields = [one for one in fields if one.name != name]
-            fields.append(column(name, arrow_type(made), what))
-        return self._with_lineage(stored_schema(where, fields, self.key))
+            type_ = type_in(f"job {self.job}: then: {name}", computed, rows)
+            meaning = f"Computed from {', '.join(dict.fromkeys(computed.meta.root_names())) or 'a constant'}"
+            fields = [field_ for field_ in fields if field_.name != name]
+            fields.append(column(name, arrow_type(type_), meaning))
+        return self._with_lineage(stored_schema(place, fields, self.key))
 
     def table(
-        self, one: OutputTable, main: pa.Schema, own: Sequence[pa.Field], *, counted: str = "", has_then: bool = True
+        self, table: OutputTable, main: pa.Schema, own: Sequence[pa.Field], *, counted: str = "", has_then: bool = True
     ) -> OutputTable:
         """Return a further table with the lineage of all columns.
 
         Args:
-            one: the table.
+            table: the table.
             main: the columns of the main table; aggregates that both have are of one type.
             own: the columns of its rows besides the aggregates and `then`.
             counted: the column with the number of events.
@@ -143,19 +147,21 @@ class OutputColumns:
         """
         declared = {field.name: field for field in self.aggregates_in(main)}
         fields = [*own, *(declared.get(field.name, field) for field in self._aggregates(counted))]
-        self._check(f"job {self.job}: table {one.name}", one.schema, fields, has_then=has_then, is_main=False)
-        return replace(one, schema=self._with_lineage(one.schema))
+        self._check(f"job {self.job}: table {table.name}", table.schema, fields, has_then=has_then, is_main=False)
+        return replace(table, schema=self._with_lineage(table.schema))
 
     def _aggregates(self, counted: str) -> list[pa.Field]:
         table = readable(self.source)
-        fields = [_of_aggregate(f"job {self.job}: {name}", name, one, table) for name, one in self.of.items()]
+        fields = [
+            _of_aggregate(f"job {self.job}: {name}", name, aggregate, table) for name, aggregate in self.of.items()
+        ]
         if counted and counted not in self.of:
             fields.append(column(counted, pa.int64(), "How many events", nullable=False))
         return fields
 
     def _check(
         self,
-        where: str,
+        place: str,
         declared: pa.Schema,
         fields: Sequence[pa.Field],
         *,
@@ -163,54 +169,58 @@ class OutputColumns:
         is_main: bool = True,
     ) -> None:
         """Check that a table has columns of its rows alone, in their types."""
-        rows = {one.name: one for one in fields}
+        rows = {row_field.name: row_field for row_field in fields}
         then = {
-            name: how
-            for name, how in self.then.items()
-            if has_then and (is_main or rows.keys() >= {*how.meta.root_names()})
+            name: computed
+            for name, computed in self.then.items()
+            if has_then and (is_main or rows.keys() >= {*computed.meta.root_names()})
         }
         for field_ in declared:
-            if is_main and field_.name in self.made and field_.name not in rows:
+            if is_main and field_.name in self.own and field_.name not in rows:
                 continue
             if field_.name not in (*rows, *then):
                 raise Misconfigured(
-                    f"{where}: there is no column {field_.name} to write{nearest(field_.name, [*rows, *then])}"
+                    f"{place}: there is no column {field_.name} to write{nearest(field_.name, [*rows, *then])}"
                 )
-            how = then.get(field_.name)
-            if how is not None and rows.keys() >= {*how.meta.root_names()}:
-                found = arrow_type(type_in(f"job {self.job}: then: {field_.name}", how, pa.schema(list(rows.values()))))
-            elif how is None and not (is_main and field_.name in self.of):
-                found = rows[field_.name].type
+            computed = then.get(field_.name)
+            if computed is not None and rows.keys() >= {*computed.meta.root_names()}:
+                type_ = arrow_type(
+                    type_in(f"job {self.job}: then: {field_.name}", computed, pa.schema(list(rows.values())))
+                )
+            elif computed is None and not (is_main and field_.name in self.of):
+                type_ = rows[field_.name].type
             else:
                 # The aggregates of the main table may be declared as a wider type, see `as_declared`.
                 continue
-            if not (pa.types.is_null(found) or _same(found, field_.type)):
+            if not (pa.types.is_null(type_) or _same(type_, field_.type)):
                 raise Misconfigured(
-                    f"{where}: {field_.name} is {found}, and declared as {field_.type}: declare it as {found}"
+                    f"{place}: {field_.name} is {type_}, and declared as {field_.type}: declare it as {type_}"
                 )
 
     def aggregates_in(self, table: pa.Schema) -> pa.Schema:
         """Return the columns of a table that are aggregates as they are, and not computed from them."""
-        return pa.schema([one for one in table if one.name in self.of and one.name not in self.then])
+        return pa.schema([field_ for field_ in table if field_.name in self.of and field_.name not in self.then])
 
     def _with_lineage(self, schema: pa.Schema) -> pa.Schema:
-        return pa.schema([one if lineage_of(one) else with_lineage(one, self._lineage(one.name)) for one in schema])
+        return pa.schema(
+            [field_ if lineage_of(field_) else with_lineage(field_, self._lineage(field_.name)) for field_ in schema]
+        )
 
     def _lineage(self, name: str) -> list[str]:
         roots = self.then[name].meta.root_names() if name in self.then else [name]
-        found = [source for root in roots for source in self._sources(root)]
+        sources = [source for root in roots for source in self._sources(root)]
         # Columns of one event are passed on as they are.
         passed_on = {*self.key, *self.source.stream.event_schema.names} - self.of.keys()
         if not passed_on.issuperset(roots):
-            found += [source for root in self.decided_by for source in self._of_input(root)]
-        return list(dict.fromkeys(found)) or [self.source.event_time]
+            sources += [source for root in self.decided_by for source in self._of_input(root)]
+        return list(dict.fromkeys(sources)) or [self.source.event_time]
 
     def _sources(self, name: str) -> Sequence[str]:
-        if (one := self.of.get(name)) is not None:
-            in_order = one.counts or one.kind in _IN_ORDER
-            roots = [*one.value.meta.root_names(), *([self.source.event_time] if in_order else [])]
+        if (aggregate := self.of.get(name)) is not None:
+            in_order = aggregate.counts or aggregate.kind in _IN_ORDER
+            roots = [*aggregate.value.meta.root_names(), *([self.source.event_time] if in_order else [])]
         else:
-            roots = self.made.get(name, [name])
+            roots = self.own.get(name, [name])
         return [source for root in roots for source in self._of_input(root)]
 
     def _of_input(self, name: str) -> Sequence[str]:
@@ -222,25 +232,25 @@ class OutputColumns:
         return [name if name in source.stream.event_schema.names else source.event_time]
 
 
-def _of_aggregate(where: str, name: str, one: Aggregate, table: pa.Schema) -> pa.Field:
-    roots = list(dict.fromkeys(one.value.meta.root_names()))
+def _of_aggregate(place: str, name: str, aggregate: Aggregate, table: pa.Schema) -> pa.Field:
+    roots = list(dict.fromkeys(aggregate.value.meta.root_names()))
     for root in roots:
-        field_of(where, root, table)
-    kind = types_of(where, one, table).result
-    never_null = one.kind in ("count", "sum", "over_pairs", "distinct", "count_distinct", "collect") or (
-        one.kind in ("first", "last") and one.column and not table.field(one.column).nullable
+        field_of(place, root, table)
+    kind = types_of(place, aggregate, table).result
+    never_null = aggregate.kind in ("count", "sum", "over_pairs", "distinct", "count_distinct", "collect") or (
+        aggregate.kind in ("first", "last") and aggregate.column and not table.field(aggregate.column).nullable
     )
-    what = "How many events" if one.counts else f"The {one.kind} of {', '.join(roots) or 'a constant'}"
-    return column(name, kind, what, nullable=not never_null)
+    meaning = "How many events" if aggregate.counts else f"The {aggregate.kind} of {', '.join(roots) or 'a constant'}"
+    return column(name, kind, meaning, nullable=not never_null)
 
 
-def _same(one: pa.DataType, other: pa.DataType) -> bool:
+def _same(one_type: pa.DataType, other: pa.DataType) -> bool:
     # Arrow has several types of texts and lists that Polars has one of.
-    first, second = (polars_schema(pa.schema([("", kind)]))[""] for kind in (one, other))
+    first, second = (polars_schema(pa.schema([("", kind)]))[""] for kind in (one_type, other))
     return first == second
 
 
-def as_declared(where: str, value: pl.Expr, kind: pa.DataType, table: pa.Schema, name: str) -> pl.Expr:
+def as_declared(place: str, value: pl.Expr, kind: pa.DataType, table: pa.Schema, name: str) -> pl.Expr:
     """Return a column of a table in the type that its author has declared, if that holds all values of its own type.
 
     Raises:
@@ -248,12 +258,14 @@ def as_declared(where: str, value: pl.Expr, kind: pa.DataType, table: pa.Schema,
     """
     if name not in table.names:
         return value
-    given, wanted = (polars_schema(pa.schema([pa.field(name, one)]))[name] for one in (kind, table.field(name).type))
-    if given == wanted:
+    own_type, wanted = (
+        polars_schema(pa.schema([pa.field(name, type_)]))[name] for type_ in (kind, table.field(name).type)
+    )
+    if own_type == wanted:
         return value
-    if not _holds(wanted, given):
+    if not _holds(wanted, own_type):
         raise Misconfigured(
-            f"{where} is {kind}, and declared as {table.field(name).type}: declare it as {kind}, or compute another column of it"
+            f"{place} is {kind}, and declared as {table.field(name).type}: declare it as {kind}, or compute another column of it"
         )
     return value.cast(wanted)
 

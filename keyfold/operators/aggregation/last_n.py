@@ -106,17 +106,17 @@ def last_n(
     reason = column(REASON, pa.string(), "WINDOW_FULL, WINDOW_FILLING or TIMEOUT")
     table = output_columns.output(output, more=[reason])
     aggregates = AggregatesInOrder(name, of, source, output_columns.aggregates_in(table), [REASON], operator="last_n")
-    of_key = [events.field(one) for one in key]
+    of_key = [events.field(column) for column in key]
     latest = None if latest is None else output_columns.table(latest, table, [*of_key, reason])
     sessions = of_own_events(f"job {name}: sessions", sessions or _sessions_table(name, events, key), N_EVENTS)
     # Of a session there are the aggregates that its events need not be kept for.
     whole = {
-        one: how
-        for one, how in of.items()
-        if how.counts or (how.kind in ("first", "last") and how.column == event_time)
+        name_of: aggregate
+        for name_of, aggregate in of.items()
+        if aggregate.counts or (aggregate.kind in ("first", "last") and aggregate.column == event_time)
     }
-    made = [*of_key, *_sessions_table(name, events, key).schema, reason]
-    sessions = replace(output_columns, of=whole).table(sessions, table, made)
+    of_sessions = [*of_key, *_sessions_table(name, events, key).schema, reason]
+    sessions = replace(output_columns, of=whole).table(sessions, table, of_sessions)
     state = [pa.field(SESSION_START, TIMESTAMP), pa.field(N_EVENTS, pa.int64(), nullable=False)]
     window = _LastN(
         aggregates,
@@ -133,9 +133,9 @@ def last_n(
     columns = timeout.add_column(pa.schema([*events, *state, pa.field(DEADLINE, TIMESTAMP)]))
     # A key has one open session, whose last event has the session's count.
     open_session = pl.col(SESSION_START).is_not_null() & (pl.col(N_EVENTS) > 0)
-    kept = State(columns, events=pl.col(N_EVENTS).sum(), one_per_key=open_session)
-    tables = [Append(table, events=pl.lit(0)), *(one for one in (latest, sessions) if one is not None)]
-    return step_job(name, source, key, kept, window.step, tables, settings)
+    state_of_job = State(columns, events=pl.col(N_EVENTS).sum(), one_per_key=open_session)
+    tables = [Append(table, events=pl.lit(0)), *(further for further in (latest, sessions) if further is not None)]
+    return step_job(name, source, key, state_of_job, window.step, tables, settings)
 
 
 def _sessions_table(job: str, events: pa.Schema, key: tuple[str, ...]) -> OutputTable:
@@ -184,7 +184,7 @@ class _LastN:
             written, rows = moved.rows(), pl.concat([moved.state(), rows.filter(waits)])
             output, side[self.sessions.name] = written.select(self.output.names), moved.ended()
             if self.latest is not None:
-                is_last = pl.any_horizontal(pl.col(one) != pl.col(one).shift(-1) for one in self.key)
+                is_last = pl.any_horizontal(pl.col(column) != pl.col(column).shift(-1) for column in self.key)
                 newest = written.filter(is_last.fill_null(value=True))
                 side[self.latest.name] = newest.select(self.latest.schema.names)
         return Step(state=self.silence.renew(rows, state, came, self.key, clock), output=output, late=late, side=side)
@@ -216,8 +216,8 @@ class _Sessions:
         self._position = np.arange(len(times)) - self._first[self._session]
         self._n_events = np.add.reduceat(self._events[N_EVENTS].to_numpy(), self._first)
         # The first event of a session may no longer be in state.
-        known = self._events[SESSION_START].gather(self._first)
-        self._starts = known.fill_null(self._events[window.event_time].gather(self._first))
+        start = self._events[SESSION_START].gather(self._first)
+        self._starts = start.fill_null(self._events[window.event_time].gather(self._first))
         self._deadline = times[self._last] + timeout
         self._closed = np.full(len(self._first), is_over)
         if silence.in_event_time:
@@ -255,10 +255,10 @@ class _Sessions:
         """Return the events of open sessions that later windows need."""
         from_end = self._last[self._session] - np.arange(len(self._session))
         # Keep at least one event, even for windows of one: it has the session's count and deadline.
-        kept = np.flatnonzero(~self._closed[self._session] & (from_end < max(self._window.n - 1, 1)))
-        session, is_last = self._session[kept], pl.Series(from_end[kept] == 0)
+        rows = np.flatnonzero(~self._closed[self._session] & (from_end < max(self._window.n - 1, 1)))
+        session, is_last = self._session[rows], pl.Series(from_end[rows] == 0)
         is_due = is_last & self._window.silence.in_event_time
-        return self._events[kept].with_columns(
+        return self._events[rows].with_columns(
             self._starts.gather(session).alias(SESSION_START),
             pl.when(is_last).then(pl.Series(self._n_events[session])).otherwise(0).alias(N_EVENTS),
             pl.when(is_due).then(to_times(self._deadline[session])).alias(DEADLINE),
@@ -267,17 +267,17 @@ class _Sessions:
     def ended(self) -> pl.DataFrame:
         """Return one row per ended session."""
         window, closed = self._window, self._last[self._closed]
-        schema, found = window.sessions.schema, {one: self._events[one].gather(closed) for one in window.key}
-        found[SESSION_END] = self._events[window.event_time].gather(closed)
-        found[SESSION_START], found[N_EVENTS] = (
+        schema, columns = window.sessions.schema, {name: self._events[name].gather(closed) for name in window.key}
+        columns[SESSION_END] = self._events[window.event_time].gather(closed)
+        columns[SESSION_START], columns[N_EVENTS] = (
             self._starts.filter(pl.Series(self._closed)),
             pl.Series(self._n_events[self._closed]),
         )
         for name in schema.names:
-            if (one := window.aggregates.of.get(name)) is not None:
-                whole = pl.Series(self._n_events) if one.counts else self._starts
-                is_last = one.kind == "last"
-                found[name] = (
-                    self._events[one.column].gather(closed) if is_last else whole.filter(pl.Series(self._closed))
+            if (aggregate := window.aggregates.of.get(name)) is not None:
+                whole = pl.Series(self._n_events) if aggregate.counts else self._starts
+                is_last = aggregate.kind == "last"
+                columns[name] = (
+                    self._events[aggregate.column].gather(closed) if is_last else whole.filter(pl.Series(self._closed))
                 )
-        return pl.DataFrame(found).with_columns(pl.lit("TIMEOUT").alias(REASON)).select(schema.names)
+        return pl.DataFrame(columns).with_columns(pl.lit("TIMEOUT").alias(REASON)).select(schema.names)

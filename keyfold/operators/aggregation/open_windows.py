@@ -87,10 +87,10 @@ class OpenWindows:
             following = pl.when(following > now, following <= self.end).then(following).otherwise(self.final)
         still_open = panes.with_columns(following.alias(DEADLINE))
         still_open = still_open.filter(pl.col(DEADLINE) > now, pl.col(DEADLINE) <= self.final)
-        kept, late = still_open.select(state.columns), events.filter(is_late)
+        panes_of_state, late = still_open.select(state.columns), events.filter(is_late)
         if self.top is not None:
             output, side = self.top.rows(panes, came, clock.watermark)
-            return Step(state=kept, output=output, late=late, side=side)
+            return Step(state=panes_of_state, output=output, late=late, side=side)
         rows = self._written(panes.filter(pl.col(DEADLINE) <= now), clock)
         if self.while_open:
             changed = still_open.filter(pl.col(DEADLINE) <= self.end)
@@ -99,7 +99,7 @@ class OpenWindows:
             opened = (rows.with_columns(is_open=pl.lit(value=False)), changed.with_columns(is_open=pl.lit(value=True)))
             rows = pl.concat([part.select(opened[0].columns) for part in opened])
         rows = rows.with_columns(window_start=pl.col(self.pane)).with_columns(**self.then)
-        return Step(state=kept, output=rows.select(self.columns), late=late)
+        return Step(state=panes_of_state, output=rows.select(self.columns), late=late)
 
     @property
     def _more(self) -> list[pl.Expr]:

@@ -45,19 +45,19 @@ class Naming:
         self._taken, self._of = {*taken}, {*of}
         self._common = dict[str, str]()
 
-    def name(self, aggregate: str, what: str = "") -> str:
+    def name(self, aggregate: str, suffix: str = "") -> str:
         """Return a name that no other column has."""
-        name = f"{aggregate}{what}"
-        while name in self._taken or (what and name in self._of):
+        name = f"{aggregate}{suffix}"
+        while name in self._taken or (suffix and name in self._of):
             name = f"_{name}"
         self._taken.add(name)
         return name
 
-    def common(self, what: str) -> str:
+    def common(self, suffix: str) -> str:
         """Return the name of a column that aggregates have in common."""
-        if what not in self._common:
-            self._common[what] = self.name("", what)
-        return self._common[what]
+        if suffix not in self._common:
+            self._common[suffix] = self.name("", suffix)
+        return self._common[suffix]
 
 
 class TooManyValuesError(ShowableError, ArithmeticError):
@@ -96,7 +96,7 @@ class Parts:
 
     Attributes:
         parts: the columns.
-        made: the aggregate, an expression over the columns.
+        result: the aggregate, an expression over the columns.
         at_most: how many values a group may have, for those that keep them.
         order: columns by which first and last rows are found, where events come in any order.
         in_order: columns that are computed of events in order, before the parts of each, by name.
@@ -105,7 +105,7 @@ class Parts:
     """
 
     parts: Sequence[Part]
-    made: pl.Expr
+    result: pl.Expr
     at_most: int = 0
     order: Sequence[str] = ()
     in_order: Mapping[str, pl.Expr] = field(default_factory=dict)
@@ -123,8 +123,8 @@ class Parts:
             TooManyValuesError: one has.
         """
         if self.at_most:
-            for kept in self.of("sorted", "set", "list"):
-                check_number(name, groups[kept].list.len(), self.at_most)
+            for column_ in self.of("sorted", "set", "list"):
+                check_number(name, groups[column_].list.len(), self.at_most)
 
 
 def check_number(name: str, numbers: pl.Series, at_most: int) -> None:
@@ -162,8 +162,8 @@ def parts_of(
         case "sum_of_decreases":
             return make.sum_of_decreases()
         case "min" | "max":
-            kept = make.part("", types.value, f"The {aggregate.kind} of the values", value, aggregate.kind)
-            return Parts([kept], pl.col(kept.name))
+            part = make.part("", types.value, f"The {aggregate.kind} of the values", value, aggregate.kind)
+            return Parts([part], pl.col(part.name))
         case "first" | "last":
             return make.first_or_last(aggregate.kind, ties)
         case "distinct" | "count_distinct" | "quantile" | "collect":
@@ -181,9 +181,9 @@ class _Maker:
     naming: Naming
     lineage: list[str]
 
-    def part(self, name: str, kind: pl.DataType | pa.DataType, what: str, value: pl.Expr, join: Join) -> Part:
+    def part(self, name: str, kind: pl.DataType | pa.DataType, meaning: str, value: pl.Expr, join: Join) -> Part:
         described = column(
-            self.naming.name(self.name, name), arrow_type(kind), what, lineage=self.lineage, nullable=True
+            self.naming.name(self.name, name), arrow_type(kind), meaning, lineage=self.lineage, nullable=True
         )
         return Part(described, value, join)
 
@@ -214,11 +214,11 @@ class _Maker:
         decrease = self.naming.name(self.name, "_decrease")
         summed = self.sum(pl.col(decrease))
         # In 128 bits, since a difference of numbers of 64 bits may overflow; a sum is fitted into its column.
-        known = pl.col(level.name).cast(pl.Int128) if self.kind.is_integer() else pl.col(level.name)
-        before = known.forward_fill().shift()
-        made = pl.when(pl.col(level.name).is_not_null()).then(summed.made)
-        decreases = {decrease: pl.when(before > known).then(before - known)}
-        return replace(summed, parts=[level, *summed.parts], made=made, in_order=decreases, skips="first known")
+        level_value = pl.col(level.name).cast(pl.Int128) if self.kind.is_integer() else pl.col(level.name)
+        before = level_value.forward_fill().shift()
+        result = pl.when(pl.col(level.name).is_not_null()).then(summed.result)
+        decreases = {decrease: pl.when(before > level_value).then(before - level_value)}
+        return replace(summed, parts=[level, *summed.parts], result=result, in_order=decreases, skips="first known")
 
     def float_sum(self, value: pl.Expr, *, mean: bool) -> Parts:
         """A sum or mean of floats that does not depend on the order of its rows.
@@ -256,7 +256,7 @@ class _Maker:
         place = (pl.col(scale.name) - LOWEST).clip(0, _UNITS.len() - 1)
         unit, below = (pl.lit(factors).gather(place) for factors in (_TWO_BELOW, _FURTHER_BELOW))
         infinite, negative, undefined = (limb > 0 for limb in of_limbs)
-        made = (
+        result = (
             pl.when(pl.col(scale.name) <= HIGHEST)
             .then(total.cast(pl.Float64) * unit * below)
             .when(undefined | (infinite & negative))
@@ -268,26 +268,26 @@ class _Maker:
         )
         if not mean:
             # A group without values has no scale; its sum is 0, as that of whole numbers is, and its mean is NULL.
-            return Parts(parts, made.fill_null(0.0), floats=value)
+            return Parts(parts, result.fill_null(0.0), floats=value)
         number = self.number(value)
-        return Parts([*parts, number], made / pl.col(number.name), floats=value)
+        return Parts([*parts, number], result / pl.col(number.name), floats=value)
 
     def first_or_last(self, join: Literal["first", "last"], ties: pa.Schema | None) -> Parts:
         """The value of the first or last event; of simultaneous ones in order of `ties`, missing values first.
 
         Events that are equal in all of these must have the same value.
         """
-        kept = self.part("", self.kind, f"The {join} value", self.value, join)
+        value_part = self.part("", self.kind, f"The {join} value", self.value, join)
         if ties is None:
-            return Parts([kept], pl.col(kept.name))
+            return Parts([value_part], pl.col(value_part.name))
         # All of a job take the same event, and have these in common.
-        time, order = (self.naming.common(f"{join}_{what}") for what in ("at", "ties"))
+        time, order = (self.naming.common(f"{join}_{suffix}") for suffix in ("at", "ties"))
         at = column(time, TIMESTAMP, f"Event time of the {join} value (UTC)", lineage=[self.event_time], nullable=True)
         tied = column(
             order, pa.struct(list(ties)), "What orders simultaneous events", lineage=ties.names, nullable=True
         )
-        parts = [kept, Part(at, pl.col(self.event_time), join), Part(tied, pl.struct(ties.names), join)]
-        return Parts(parts, pl.col(kept.name), order=(time, order))
+        parts = [value_part, Part(at, pl.col(self.event_time), join), Part(tied, pl.struct(ties.names), join)]
+        return Parts(parts, pl.col(value_part.name), order=(time, order))
 
     def values(self, aggregate: Aggregate, *, in_order: bool) -> Parts:
         """The set of values, their number, a quantile of them, or all of them in order of event time."""
@@ -306,12 +306,12 @@ class _Maker:
             kind = pl.List(pl.Struct({"at": pl.Datetime("us", "UTC"), "value": self.kind}))
         else:
             listed, join = listed.list.drop_nulls(), "set" if aggregate.kind == "count_distinct" else "sorted"
-        kept = self.part("" if aggregate.kind == "distinct" else "_values", kind, "The values", listed, join)
-        made = pl.col(kept.name)
+        part = self.part("" if aggregate.kind == "distinct" else "_values", kind, "The values", listed, join)
+        result = pl.col(part.name)
         if aggregate.kind == "count_distinct":
-            made = made.list.len().cast(pl.Int64)
+            result = result.list.len().cast(pl.Int64)
         elif aggregate.kind == "quantile":
-            made = made.list.eval(pl.element().cast(pl.Float64).quantile(aggregate.q, "linear")).list.first()
+            result = result.list.eval(pl.element().cast(pl.Float64).quantile(aggregate.q, "linear")).list.first()
         elif join == "sorted":
-            made = made.list.eval(pl.element().struct.field("value"))
-        return Parts([kept], made, aggregate.at_most)
+            result = result.list.eval(pl.element().struct.field("value"))
+        return Parts([part], result, aggregate.at_most)

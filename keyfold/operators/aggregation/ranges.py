@@ -119,7 +119,7 @@ def _float_sums(parts: pl.DataFrame, first: Rows, last: Rows) -> dict[str, pl.Se
     # A negative scale is an index from the end, and its byte without a sign is the same index.
     occurs = np.zeros(256, dtype=bool)
     occurs[scale.view(np.uint8)] = True
-    scales = [one for one in range(LOWEST, NOT_FINITE + 1) if occurs[one]]
+    scales = [number for number in range(LOWEST, NOT_FINITE + 1) if occurs[number]]
     high, middle, low = (_whole(parts[name], 0) for name in names)
     greatest = range_max(scale, first, last, _NO_SCALE)
     limbs = np.zeros((3, first.size), np.int64)
@@ -151,15 +151,15 @@ def range_max(values: NDArray[Any], first: Rows, last: Rows, least: float = _NON
 
     Blocks of 1, 2, 4, … values are compared, of which two cover a range.
     """
-    found = np.full(first.size, least, values.dtype)
+    greatest = np.full(first.size, least, values.dtype)
     lengths = last - first + 1
     size, blocks = 1, values
     while (lengths >= size).any():
         here = np.flatnonzero((lengths >= size) & (lengths < 2 * size))
-        found[here] = np.maximum(blocks[first[here]], blocks[last[here] - size + 1])
+        greatest[here] = np.maximum(blocks[first[here]], blocks[last[here] - size + 1])
         blocks = np.maximum(blocks[:-size], blocks[size:])
         size *= 2
-    return found
+    return greatest
 
 
 def _extremes(values: pl.Series, first: Rows, last: Rows, join: Join) -> pl.Series:
@@ -181,22 +181,22 @@ def _float_extremes(values: pl.Series, first: Rows, last: Rows, join: Join) -> p
     is_number = is_there & ~np.isnan(numbers)
     best = sign * range_max(np.where(is_number, sign * numbers, -np.inf), first, last, -np.inf)
     has_number, has_any = (_between(flags.astype(np.int64), first, last) > 0 for flags in (is_number, is_there))
-    found = pl.Series(values.name, np.where(has_number, best, np.nan), dtype=values.dtype)
-    return found.set(pl.Series(~has_any), None)
+    extremes = pl.Series(values.name, np.where(has_number, best, np.nan), dtype=values.dtype)
+    return extremes.set(pl.Series(~has_any), None)
 
 
 def _first_known(values: pl.Series, first: Rows, last: Rows) -> Rows:
     """Return the first row of each range that has a value; the row after its last if none has."""
     index = np.arange(values.len())
-    known = np.where(values.is_not_null().to_numpy(), index, values.len())
-    following = np.minimum.accumulate(known[::-1])[::-1]
+    rows_with_value = np.where(values.is_not_null().to_numpy(), index, values.len())
+    following = np.minimum.accumulate(rows_with_value[::-1])[::-1]
     return np.minimum(following[first], last + 1)
 
 
 def _last_known(values: pl.Series, first: Rows, last: Rows) -> pl.Series:
     """Return the last value of each range that is known."""
-    known = np.where(values.is_not_null().to_numpy(), np.arange(values.len()), -1)
-    row = np.maximum.accumulate(known)[last]
+    rows_with_value = np.where(values.is_not_null().to_numpy(), np.arange(values.len()), -1)
+    row = np.maximum.accumulate(rows_with_value)[last]
     return values.gather(pl.Series(row, dtype=pl.Int64).set(pl.Series(row < first), None))
 
 

@@ -61,14 +61,14 @@ class AggregatesInOrder:
         require_known(job, of, has, operator)
         events = source.schema
         naming = Naming([*taken, *events.names], of)
-        self.of, self._parts, self._made = of, dict[str, Parts](), dict[str, pl.Expr]()
-        for name, one in of.items():
-            where = f"job {job}: {name}"
-            for root in one.value.meta.root_names():
-                field_of(where, root, events)
-            types = types_of(where, one, events)
-            self._parts[name] = parts_of(name, one, types, source.event_time, naming, None)
-            self._made[name] = as_declared(where, self._parts[name].made, types.result, output, name)
+        self.of, self._parts, self._results = of, dict[str, Parts](), dict[str, pl.Expr]()
+        for name, aggregate in of.items():
+            place = f"job {job}: {name}"
+            for root in aggregate.value.meta.root_names():
+                field_of(place, root, events)
+            types = types_of(place, aggregate, events)
+            self._parts[name] = parts_of(name, aggregate, types, source.event_time, naming, None)
+            self._results[name] = as_declared(place, self._parts[name].result, types.result, output, name)
         self.fields = [
             part.column
             for parts in self._parts.values()
@@ -101,10 +101,10 @@ class AggregatesInOrder:
         values = {part.name: part.value for parts in self._parts.values() for part in parts.parts}
         # What is of two events needs the values that are known of the earlier ones.
         levels = {name for parts in self._parts.values() for name in parts.of("last known")}
-        in_order = {name: how for parts in self._parts.values() for name, how in parts.in_order.items()}
+        in_order = {name: value for parts in self._parts.values() for name, value in parts.in_order.items()}
         if in_order:
-            known = self._or_stored({name: values[name] for name in levels}, is_event)
-            rows = rows.with_columns(**known).with_columns(**in_order)
+            levels_of_events = self._or_stored({name: values[name] for name in levels}, is_event)
+            rows = rows.with_columns(**levels_of_events).with_columns(**in_order)
         values = self._or_stored(values | self._limbs(rows), is_event) | {name: pl.col(name) for name in levels}
         # A value that is a constant is one of each row.
         return rows.with_columns(**values).select(list(values))
@@ -165,5 +165,7 @@ class AggregatesInOrder:
 
     def finished(self, parts: pl.DataFrame) -> pl.DataFrame:
         """Return the aggregates, as far as there are their parts."""
-        made = {name: made for name, made in self._made.items() if set(made.meta.root_names()) <= set(parts.columns)}
-        return parts.select(**made)
+        columns = {*parts.columns}
+        return parts.select(
+            **{name: value for name, value in self._results.items() if columns.issuperset(value.meta.root_names())}
+        )

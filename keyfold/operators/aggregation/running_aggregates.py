@@ -29,7 +29,7 @@ from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start, period_starts, to_times
 
 _IS_THERE = "#there"
-_KNOWN = tuple(one for one in IN_ANY_ORDER if one != "quantile")
+_KINDS = tuple(kind for kind in IN_ANY_ORDER if kind != "quantile")
 
 
 class _Added(NamedTuple):
@@ -118,20 +118,20 @@ def running(
         output_columns.aggregates_in(table),
         taken,
         operator="running",
-        has=_KNOWN,
+        has=_KINDS,
         last_is_kept=False,
     )
-    kept, shared = _kept_in(of, aggregates, events, (*key, event_time))
-    own = [field for field in aggregates.fields if kept[field.name] not in shared]
+    columns_of_parts, shared = _columns_of_parts(of, aggregates, events, (*key, event_time))
+    own = [field for field in aggregates.fields if columns_of_parts[field.name] not in shared]
     rest = [*own, *optional(events, (*key, *shared)), pa.field(DEADLINE, TIMESTAMP)]
     columns = pa.schema([*map(events.field, key), *map(events.field, shared), *rest])
     columns, waits = columns if expiry is None else expiry.add_column(columns), pl.col(event_time)
     if latest is not None:
-        latest = output_columns.table(latest, table, [events.field(one) for one in key])
+        latest = output_columns.table(latest, table, [events.field(column) for column in key])
     upserts = () if latest is None else (latest,)
-    shown = [computed.get(one, pl.col(one)).alias(one) for one in table.names]
+    shown = [computed.get(column, pl.col(column)).alias(column) for column in table.names]
     step = _Running(
-        aggregates, kept, key, event_time, events.names, shown, computed, upserts, at_once, expiry, window
+        aggregates, columns_of_parts, key, event_time, events.names, shown, computed, upserts, at_once, expiry, window
     ).step
     state = State(columns, events=waits.count(), one_per_key=waits.is_null())
     return step_job(name, source, key, state, step, [Append(table), *upserts], settings)
@@ -139,10 +139,10 @@ def running(
 
 @dataclass(frozen=True)
 class _Running:
-    """The step of `running`; `kept` has the column of state of each part, `columns` are those of events."""
+    """The step of `running`; `columns_of_parts` has the column of state of each part, `columns` are those of events."""
 
     aggregates: AggregatesInOrder
-    kept: Mapping[str, str]
+    columns_of_parts: Mapping[str, str]
     key: tuple[str, ...]
     event_time: str
     columns: list[str]
@@ -171,21 +171,21 @@ class _Running:
         rows = pl.concat([totals, waiting.with_columns(pl.col(self.event_time).alias(DEADLINE))], how="diagonal")
         if self.expiry is not None:
             rows = self.expiry.renew(rows, state, events, self.key, clock)
-        newest = {one.name: self._newest(added.totals, waiting, events, one) for one in self.latest}
+        newest = {table.name: self._newest(added.totals, waiting, events, table) for table in self.latest}
         return Step(state=rows, output=added.output, late=late, side=newest)
 
     def _add(self, totals: pl.DataFrame, events: pl.DataFrame) -> _Added:
         """Add events to the rows of their keys, or start anew if the key has expired."""
-        totals = totals.select(*self.key, *self.kept.values(), DEADLINE).with_columns(
+        totals = totals.select(*self.key, *self.columns_of_parts.values(), DEADLINE).with_columns(
             pl.lit(value=True).alias(_IS_THERE)
         )
         ordered = in_order(events.select(self.columns), self.key, self.event_time)
-        known = ordered.events.select(self.key)[ordered.starts]
-        known = known.join(totals, on=self.key, how="left", maintain_order="left")
-        lifetimes = cut_lifetimes(ordered, self.event_time, known[DEADLINE], self.expiry)
-        known = known[lifetimes.key_number]
-        ordered, goes_on = lifetimes.ordered, pl.Series(lifetimes.goes_on) & known[_IS_THERE].is_not_null()
-        before = known.select(pl.col(column).alias(part) for part, column in self.kept.items())
+        totals_of_keys = ordered.events.select(self.key)[ordered.starts]
+        totals_of_keys = totals_of_keys.join(totals, on=self.key, how="left", maintain_order="left")
+        lifetimes = cut_lifetimes(ordered, self.event_time, totals_of_keys[DEADLINE], self.expiry)
+        totals_of_keys = totals_of_keys[lifetimes.key_number]
+        ordered, goes_on = lifetimes.ordered, pl.Series(lifetimes.goes_on) & totals_of_keys[_IS_THERE].is_not_null()
+        before = totals_of_keys.select(pl.col(column).alias(part) for part, column in self.columns_of_parts.items())
         so_far = aggregates_so_far(self.aggregates, before, goes_on, ordered)
         ends = so_far.ends.filter(pl.Series(lifetimes.is_latest))
         lasts = ordered.lasts[lifetimes.is_latest]
@@ -193,7 +193,7 @@ class _Running:
         if self.expiry is not None and self.expiry.in_event_time:
             due = to_times(lifetimes.last[lifetimes.is_latest]) + self.expiry.after
         changed = ordered.events.select(self.key)[lasts].with_columns(
-            *(ends[part].cast(totals[column].dtype).alias(column) for part, column in self.kept.items()),
+            *(ends[part].cast(totals[column].dtype).alias(column) for part, column in self.columns_of_parts.items()),
             pl.lit(due, pl.Datetime("us", "UTC")).alias(DEADLINE),
         )
         if self.window is not None:
@@ -206,28 +206,28 @@ class _Running:
     ) -> pl.DataFrame:
         """Return the rows of the keys with new events, waiting events included."""
         keys = events.select(self.key).unique()
-        known, held = (rows.join(keys, on=self.key, how="semi") for rows in (totals, waiting))
-        rows = self._add(known, held).totals if held.height else known
-        parts = rows.select(pl.col(column).alias(part) for part, column in self.kept.items())
+        with_events, held = (rows.join(keys, on=self.key, how="semi") for rows in (totals, waiting))
+        rows = self._add(with_events, held).totals if held.height else with_events
+        parts = rows.select(pl.col(column).alias(part) for part, column in self.columns_of_parts.items())
         rows = rows.select(self.key).with_columns(self.aggregates.finished(parts))
-        return rows.select(self.then.get(one, pl.col(one)).alias(one) for one in table.schema.names)
+        return rows.select(self.then.get(column, pl.col(column)).alias(column) for column in table.schema.names)
 
 
-def _kept_in(
+def _columns_of_parts(
     of: Mapping[str, Aggregate], aggregates: AggregatesInOrder, events: pa.Schema, but: Collection[str]
 ) -> tuple[dict[str, str], list[str]]:
     """Return the column of state of each part, and the columns of events in which parts are kept.
 
     The first sum or set of a plain column is kept in that column, which rows that are no events have no other use for.
     """
-    kept, shared = dict[str, str](), list[str]()
+    columns, shared = dict[str, str](), list[str]()
     for field in aggregates.fields:
-        one = of.get(aggregates.only_parts.get(field.name, ""))
-        column = one.column if one is not None and one.kind in ("sum", "distinct") else ""
+        aggregate = of.get(aggregates.only_parts.get(field.name, ""))
+        column = aggregate.column if aggregate is not None and aggregate.kind in ("sum", "distinct") else ""
         is_free = column not in ("", *but, *shared) and events.field(column).type == field.type
-        kept[field.name] = column if is_free else field.name
+        columns[field.name] = column if is_free else field.name
         shared += [column] if is_free else []
-    return kept, shared
+    return columns, shared
 
 
 def _window_start(event_time: str) -> pa.Field:

@@ -73,7 +73,7 @@ def totals(
     taken = [*key, event_time, *([latest] if latest else [])]
     sums, by = Aggregates(name, of, counted, source, output_columns.aggregates_in(table), taken), list(key)
     last = [pl.col(latest).max()] if latest else []
-    kept = [*(field for field in table if field.name in (*key, latest)), *sums.fields]
+    state_columns = [*(field for field in table if field.name in (*key, latest)), *sums.fields]
 
     def combine(rows: pl.DataFrame) -> pl.DataFrame:
         return sums.combined(rows, by, pl.col(event_time).max())
@@ -90,12 +90,12 @@ def totals(
         sums.counted,
         derive=sums.derived,
         columns=pa.schema(
-            [*(field_of(f"job {name}: output", one, table) for one in key), newest(event_time), *sums.fields]
+            [*(field_of(f"job {name}: output", column, table) for column in key), newest(event_time), *sums.fields]
         ),
         combine=combine,
         key=key,
         # True for all rows: each key has one.
-        state=State(pa.schema(kept), events=number.sum(), one_per_key=number.is_not_null()),
+        state=State(pa.schema(state_columns), events=number.sum(), one_per_key=number.is_not_null()),
         step=step,
         tables=[Upsert(table, key, events=pl.lit(0), changes=changes)],
         settings=settings,

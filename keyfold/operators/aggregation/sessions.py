@@ -124,9 +124,11 @@ def sessions(
     taken = [*key, source.event_time, DEADLINE, *times]
     aggregates = Aggregates(name, of, counted, source, output_columns.aggregates_in(table), taken)
     own = [*map(source.schema.field, key), *(pa.field(time, TIMESTAMP) for time in times)]
-    further = [(output_columns.table(one, table, own, counted=counted), which) for one, which in selected]
+    further = [
+        (output_columns.table(further_table, table, own, counted=counted), which) for further_table, which in selected
+    ]
     by_gap = SessionsByGap(aggregates, key, source.event_time, longest, then, table, further)
-    tables = [Append(table, events=pl.col(counted).sum()), *(one for one, _ in further)]
+    tables = [Append(table, events=pl.col(counted).sum()), *(further_table for further_table, _ in further)]
     return by_gap.job(name, source, tables, settings)
 
 

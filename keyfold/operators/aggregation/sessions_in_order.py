@@ -118,10 +118,14 @@ class SessionsInOrder:
         both = pl.concat([rows, new])
         changed = pl.concat([markers.select(self.key), both.select(self.key)]).unique()
         waits = self._wait(clock, timed_out=timed_out)
-        written, still_open, both = [empty(one.schema) for one in self.written], both.filter(waits), both.filter(~waits)
+        written, still_open, both = (
+            [empty(rows_of.schema) for rows_of in self.written],
+            both.filter(waits),
+            both.filter(~waits),
+        )
         if both.height:
             sessions = _Sessions(self, both, clock, timed_out=timed_out)
-            written = [sessions.ended(one) for one in self.written]
+            written = [sessions.ended(rows_of) for rows_of in self.written]
             still_open = pl.concat([still_open, sessions.still_open()])
             late.append(sessions.late())
             ended = sessions.markers()
@@ -134,7 +138,7 @@ class SessionsInOrder:
             drop=changed,
             output=output,
             late=pl.concat(late),
-            side={one.table: frame for one, frame in zip(self.written[1:], others, strict=True)},
+            side={rows_of.table: frame for rows_of, frame in zip(self.written[1:], others, strict=True)},
         )
 
     @property
@@ -172,9 +176,9 @@ class SessionsInOrder:
         heads = rows.filter(pl.col(DEADLINE) > clock.watermark).select(*self.key, since)
         if not heads.height:
             return heads.select(self.key)
-        known = events.join(heads, on=self.key, how="left")
+        with_start = events.join(heads, on=self.key, how="left")
         ends = self.rule.condition.fill_null(value=False) | (pl.col(self.event_time) < pl.col("#since"))
-        return heads.select(self.key).join(known.filter(ends), on=self.key, how="anti")
+        return heads.select(self.key).join(with_start.filter(ends), on=self.key, how="anti")
 
 
 class _Sessions:
@@ -220,26 +224,26 @@ class _Sessions:
         n_passed = np.append(0, np.cumsum(self._time <= micros(self._clock.watermark)))
         head = first + np.maximum(n_passed[last + 1] - n_passed[first] - 1, 0)
         session, rows = ranges(head, still_open.end)
-        kept, heads = self._state[self._rows["#at"][rows]], np.flatnonzero(np.diff(session, prepend=-1))
+        rows_of_state, heads = self._state[self._rows["#at"][rows]], np.flatnonzero(np.diff(session, prepend=-1))
         is_longer = head > first
         summed = self._joined(first[is_longer], head[is_longer], head[is_longer])
         # Not by `scatter`, which Polars lacks for lists and structs.
-        taken = np.arange(kept.height)
-        taken[heads[is_longer]] = kept.height + np.arange(np.count_nonzero(is_longer))
-        flags = pl.Series(HOLDS, [None], pl.Boolean).new_from_index(0, kept.height)
+        taken = np.arange(rows_of_state.height)
+        taken[heads[is_longer]] = rows_of_state.height + np.arange(np.count_nonzero(is_longer))
+        flags = pl.Series(HOLDS, [None], pl.Boolean).new_from_index(0, rows_of_state.height)
         if isinstance(self._job.rule, While):
             # What has passed counts as it did, also after the condition has changed.
             has_passed = n_passed[first + 1] > n_passed[first]
             flags = flags.scatter(heads[has_passed], pl.Series(still_open.is_session[has_passed]))
         due = to_times(ends_at).set(pl.Series(ends_at == NEVER), None)
-        return kept.with_columns(
+        return rows_of_state.with_columns(
             *(
-                pl.concat([kept[name], summed[name].cast(kept[name].dtype)]).gather(taken)
+                pl.concat([rows_of_state[name], summed[name].cast(rows_of_state[name].dtype)]).gather(taken)
                 for name in summed.columns
-                if name in kept.columns
+                if name in rows_of_state.columns
             ),
             flags,
-            pl.Series(DEADLINE, [None], _TIME).new_from_index(0, kept.height).scatter(heads, due),
+            pl.Series(DEADLINE, [None], _TIME).new_from_index(0, rows_of_state.height).scatter(heads, due),
         )
 
     def late(self) -> pl.DataFrame:

@@ -97,8 +97,8 @@ def _first_seen(before: pl.Series, lists: pl.Series, ordered: Ordered) -> pl.Dat
             pl.DataFrame({"row": np.arange(lists.len()), "key": ordered.key_number, "element": lists}),
         ]
     )
-    known = listed.explode("element").drop_nulls("element")
-    return known.group_by("key", "element").agg(pl.col("row").min())
+    elements = listed.explode("element").drop_nulls("element")
+    return elements.group_by("key", "element").agg(pl.col("row").min())
 
 
 def _numbers(
@@ -111,9 +111,9 @@ def _numbers(
     numbers = so_far - (so_far - new)[ordered.starts][ordered.key_number]
     sets = first.sort("key", "element").group_by("key", maintain_order=True).agg("element")
     every = pl.DataFrame({"key": np.arange(before.len())}).join(sets, on="key", how="left", maintain_order="left")
-    kept = every["element"].fill_null([])
-    check_number(name, kept.list.len(), at_most)
-    return pl.Series(numbers, dtype=pl.Int64), kept
+    all_values = every["element"].fill_null([])
+    check_number(name, all_values.list.len(), at_most)
+    return pl.Series(numbers, dtype=pl.Int64), all_values
 
 
 def _lists(name: str, before: pl.Series, lists: pl.Series, at_most: int, ordered: Ordered) -> pl.Series:

@@ -132,8 +132,8 @@ def windows(
     while_open = lateness is not None and lateness.while_open
     # An upsert table has the groups in its key.
     never_null = groups if lateness is not None else key
-    made = {} if top is None else top.columns_of(of, by)
-    output_columns = OutputColumns(name, source, never_null, of, computed, made)
+    ranking_columns = {} if top is None else top.columns_of(of, by)
+    output_columns = OutputColumns(name, source, never_null, of, computed, ranking_columns)
     own = [column(IS_OPEN, pa.bool_(), "Whether it may still change", nullable=False)] if while_open else []
     own += [] if top is None else [rank_column()]
     table = output_columns.output(output, by=groups, times=_TIMES, counted="" if top else counted, more=own)
@@ -141,7 +141,7 @@ def windows(
         raise Misconfigured(f"job {name}: output has no column {counted}, by which events are counted (`counted`)")
     # Without a key, the window is the key, whose name people see.
     pane = PANE if key else WINDOW_START
-    taken = [*groups, event_time, pane, DEADLINE, *_TIMES, IS_OPEN, *made]
+    taken = [*groups, event_time, pane, DEADLINE, *_TIMES, IS_OPEN, *ranking_columns]
     sums = Aggregates(name, of, counted, source, output_columns.aggregates_in(table), taken)
     if top is None:
         fields, ranks = [field_of(f"job {name}: output", group, table) for group in groups], None

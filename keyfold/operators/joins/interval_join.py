@@ -80,10 +80,10 @@ def interval_join(
     return join_job(name, sides, how, partial(_matches, sides.key, earliest, latest), settings)
 
 
-def _span(where: str, span: timedelta | str) -> timedelta:
+def _span(place: str, span: timedelta | str) -> timedelta:
     if isinstance(span, timedelta):
         return span
-    return -as_duration(where, span[1:]) if str(span).startswith("-") else as_duration(where, span)
+    return -as_duration(place, span[1:]) if str(span).startswith("-") else as_duration(place, span)
 
 
 def _matches(

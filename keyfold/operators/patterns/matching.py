@@ -75,22 +75,22 @@ def find(
     events = passed.ordered.events
     rows = np.flatnonzero(_holds(beginning.condition, events))
     new = _chosen(events, [*map(pl.col, passed.key), *columns(first)], rows)
-    reached = _Begun(new, passed.ordered.key_number[rows], rows, passed.time[rows])
+    matches = _Begun(new, passed.ordered.key_number[rows], rows, passed.time[rows])
     still_open = []
     n_steps = pl.sum_horizontal(pl.col(f"{name}_time").is_not_null() for name in pattern.events)
     for place, (name, step) in enumerate(others, start=1):
-        known = begun.filter(n_steps == place).select(reached.columns.columns)
-        reached = _with_earlier(reached, _placed(known, passed, first))
-        may_wait = reached.start + micros(pattern.within) > watermark
-        answer, is_open = _first_that_fits(step, reached, passed, micros(pattern.within))
-        still_open.append(reached.columns.filter(is_open & may_wait))
+        begun_before = begun.filter(n_steps == place).select(matches.columns.columns)
+        matches = _with_earlier(matches, _placed(begun_before, passed, first))
+        may_wait = matches.start + micros(pattern.within) > watermark
+        answer, is_open = _first_that_fits(step, matches, passed, micros(pattern.within))
+        still_open.append(matches.columns.filter(is_open & may_wait))
         if isinstance(step, Without):
-            return Found(reached.columns.filter(is_open & ~may_wait), pl.concat(still_open, how="diagonal"))
+            return Found(matches.columns.filter(is_open & ~may_wait), pl.concat(still_open, how="diagonal"))
         came = np.flatnonzero(answer >= 0)
         of_step = _chosen(events, columns(name), answer[came])
-        reached = reached.only(came)
-        reached = reached._replace(columns=reached.columns.hstack(of_step), last=answer[came])
-    return Found(reached.columns, pl.concat(still_open, how="diagonal"))
+        matches = matches.only(came)
+        matches = matches._replace(columns=matches.columns.hstack(of_step), last=answer[came])
+    return Found(matches.columns, pl.concat(still_open, how="diagonal"))
 
 
 def _chosen(events: pl.DataFrame, columns: list[pl.Expr], rows: Rows) -> pl.DataFrame:
@@ -99,22 +99,22 @@ def _chosen(events: pl.DataFrame, columns: list[pl.Expr], rows: Rows) -> pl.Data
     return chosen if len(rows) == chosen.height and (np.diff(rows) == 1).all() else chosen[rows]
 
 
-def _placed(known: pl.DataFrame, passed: Passed, first: str) -> _Begun:
+def _placed(begun: pl.DataFrame, passed: Passed, first: str) -> _Begun:
     """Place what has begun earlier before the events of its key, all of which are later: others would have been late."""
     starts = passed.ordered.starts
     keys = passed.ordered.events[starts].select(passed.key).with_row_index("#key")
-    number = known.select(passed.key).join(keys, on=passed.key, how="left", maintain_order="left")["#key"]
+    number = begun.select(passed.key).join(keys, on=passed.key, how="left", maintain_order="left")["#key"]
     key_number = number.cast(pl.Int64).fill_null(-1).to_numpy()
     # Keys without events look behind the last row.
     last = np.append(starts - 1, passed.ordered.events.height)[key_number]
-    return _Begun(known, key_number, last, to_micros(known[f"{first}_time"]))
+    return _Begun(begun, key_number, last, to_micros(begun[f"{first}_time"]))
 
 
-def _with_earlier(reached: _Begun, earlier: _Begun) -> _Begun:
+def _with_earlier(new: _Begun, earlier: _Begun) -> _Begun:
     if earlier.columns.is_empty():
-        return reached
-    columns = pl.concat([earlier.columns, reached.columns])
-    return _Begun(columns, *(np.concatenate(both) for both in zip(earlier[1:], reached[1:], strict=True)))
+        return new
+    columns = pl.concat([earlier.columns, new.columns])
+    return _Begun(columns, *(np.concatenate(both) for both in zip(earlier[1:], new[1:], strict=True)))
 
 
 def _first_that_fits(step: Then, begun: _Begun, passed: Passed, within: int) -> tuple[Rows, Flags]:
@@ -135,30 +135,30 @@ def _first_that_fits(step: Then, begun: _Begun, passed: Passed, within: int) -> 
         in_reach = is_there & (passed.time[rows] - begun.start[left][:, None] <= within)
         pair, which = np.nonzero(in_reach)
         hits = np.flatnonzero(_fits(step.where, begun.columns, left[pair], events, rows[pair, which]))
-        found, first = np.unique(pair[hits], return_index=True)
-        answer[left[found]] = rows[pair, which][hits[first]]
-        is_open[left[found]] = False
+        matched, first = np.unique(pair[hits], return_index=True)
+        answer[left[matched]] = rows[pair, which][hits[first]]
+        is_open[left[matched]] = False
         if isinstance(step, Next):
             is_open[is_there[:, 0]] = False
             break
         # If the last candidate was out of reach, so are all later ones.
         goes_on = in_reach[:, -1].copy()
-        goes_on[found] = False
+        goes_on[matched] = False
         left = left[goes_on]
         at[left] += width
         width = max(1, min(2 * width, _PAIRS // max(1, len(left))))
     return answer, is_open
 
 
-def _fits(where: pl.Expr | None, begun: pl.DataFrame, which: Rows, events: pl.DataFrame, rows: Rows) -> Flags:
+def _fits(condition: pl.Expr | None, begun: pl.DataFrame, which: Rows, events: pl.DataFrame, rows: Rows) -> Flags:
     """Return for each pair of a match and an event whether the condition on the two holds."""
-    if where is None:
+    if condition is None:
         return np.ones(len(rows), dtype=bool)
     columns = [
         events[name].gather(rows) if name in events.columns else begun[name].gather(which)
-        for name in dict.fromkeys(where.meta.root_names())
+        for name in dict.fromkeys(condition.meta.root_names())
     ]
-    return _holds(where, pl.DataFrame(columns) if columns else pl.DataFrame({"": rows}))
+    return _holds(condition, pl.DataFrame(columns) if columns else pl.DataFrame({"": rows}))
 
 
 def _holds(condition: pl.Expr, rows: pl.DataFrame) -> Flags:

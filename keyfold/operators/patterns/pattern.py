@@ -90,15 +90,17 @@ def pattern(
         [('12:00', '12:09', 2, -2)]
     """
     source, key = as_input(source), names_of(key)
-    known, taken = _columns(f"job {name}", source, key, patterns, keep)
+    needed, taken = _columns(f"job {name}", source, key, patterns, keep)
     # In the order of the stream's columns, by which ties are ordered.
     readable = _readable(source)
-    events = pa.schema([one for one in readable if one.name in known or one.name in source.refined.new_columns])
+    events = pa.schema(
+        [field for field in readable if field.name in needed or field.name in source.refined.new_columns]
+    )
     others = [field if field.name in key else field.with_nullable(True) for field in events]
     of_steps = [
-        events.field(origin).with_name(one).with_nullable(True)
+        events.field(origin).with_name(column).with_nullable(True)
         for columns in taken.values()
-        for one, origin in columns.items()
+        for column, origin in columns.items()
     ]
     output = _output(events, source, key, patterns, keep)
     state = pa.schema([*others, pa.field(PATTERN, pa.string()), *of_steps, pa.field(DEADLINE, TIMESTAMP)])
@@ -138,13 +140,13 @@ class _PatternStep:
         ordered = in_order(came.filter(has_passed), self.key, self.event_time, others)
         passed = Passed(ordered, self.key, to_micros(ordered.events[self.event_time]))
         matches, begun = [state.clear().select(self.output)], [waiting]
-        for name, one in self.patterns.items():
-            known = state.filter(pl.col(PATTERN) == name)
-            found = find(one, passed, known, micros(clock.watermark), self._columns_of)
-            in_table = [one for one in self.output if one in found.matches.columns]
-            matches.append(found.matches.select(*in_table, pl.lit(name).alias(PATTERN)))
-            ends = pl.col(f"{next(iter(one.steps))}_{TIME}") + one.within
-            begun.append(found.begun.with_columns(pl.lit(name).alias(PATTERN), ends.alias(DEADLINE)))
+        for name, pattern_ in self.patterns.items():
+            begun_before = state.filter(pl.col(PATTERN) == name)
+            matched = find(pattern_, passed, begun_before, micros(clock.watermark), self._columns_of)
+            in_table = [column for column in self.output if column in matched.matches.columns]
+            matches.append(matched.matches.select(*in_table, pl.lit(name).alias(PATTERN)))
+            ends = pl.col(f"{next(iter(pattern_.steps))}_{TIME}") + pattern_.within
+            begun.append(matched.begun.with_columns(pl.lit(name).alias(PATTERN), ends.alias(DEADLINE)))
         # The empty frame gives `state` its columns, in their order; other frames lack some.
         return Step(
             state=pl.concat([state.clear(), *begun], how="diagonal"),
@@ -153,11 +155,11 @@ class _PatternStep:
         )
 
     def _columns_of(self, step: str) -> list[pl.Expr]:
-        return [pl.col(origin).alias(one) for one, origin in self.taken[step].items()]
+        return [pl.col(origin).alias(name) for name, origin in self.taken[step].items()]
 
 
 def _columns(
-    where: str,
+    place: str,
     source: Input,
     key: Sequence[str],
     patterns: Mapping[str, Pattern],
@@ -165,16 +167,18 @@ def _columns(
 ) -> tuple[set[str], _Taken]:
     """Return the columns of the stream that the job needs, and those that are kept of each step's event."""
     if not patterns:
-        raise Misconfigured(f"{where}: patterns is empty; give one at least")
+        raise Misconfigured(f"{place}: patterns is empty; give one at least")
     readable = _readable(source)
     names = readable.names
     wanted = dict.fromkeys([*key, *keep, source.event_time], "key, keep")
-    own = {step: {f"{step}_{name}": name for name in keep} for one in patterns.values() for step in one.events}
-    taken = {step: {f"{step}_{TIME}": source.event_time, **kept} for step, kept in own.items()}
-    for title, one in patterns.items():
-        for place, (step_name, step) in enumerate(one.then.items()):
+    own = {
+        step: {f"{step}_{name}": name for name in keep} for pattern_ in patterns.values() for step in pattern_.events
+    }
+    taken = {step: {f"{step}_{TIME}": source.event_time, **columns} for step, columns in own.items()}
+    for title, pattern_ in patterns.items():
+        for number, (step_name, step) in enumerate(pattern_.then.items()):
             require(
-                f"{where}: pattern {title}: {step_name}",
+                f"{place}: pattern {title}: {step_name}",
                 step.condition,
                 pl.Expr,
                 "a condition, such as pl.col('n') > 3",
@@ -182,44 +186,50 @@ def _columns(
             used = [*step.condition.meta.root_names()]
             for name in [] if step.where is None else step.where.meta.root_names():
                 # `paid_x` is the column x of the event of the step `paid`, unless the stream has a column of that very name.
-                before = [] if name in names else list(one.steps)[:place]
+                before = [] if name in names else list(pattern_.steps)[:number]
                 of = next((step for step in before if name.removeprefix(f"{step}_") in (*names, TIME)), None)
                 if of is not None:
                     taken[of].setdefault(name, name.removeprefix(f"{of}_"))
                 used.append(name if of is None else taken[of][name])
             wanted |= dict.fromkeys(used, f"pattern {title}")
-    if strangers := [f"{name} ({what})" for name, what in wanted.items() if name not in names]:
+    if strangers := [f"{name} ({owner})" for name, owner in wanted.items() if name not in names]:
         raise Misconfigured(
-            f"{where}: stream {source.stream.name} has no column {', '.join(strangers)}; it has {', '.join(names)}; and "
+            f"{place}: stream {source.stream.name} has no column {', '.join(strangers)}; it has {', '.join(names)}; and "
             "`where` has those of earlier steps, with the step's name before them"
         )
-    for title, one in patterns.items():
-        for step_name, step in one.then.items():
-            check_condition(f"{where}: pattern {title}: {step_name}", step.condition, readable)
+    for title, pattern_ in patterns.items():
+        for step_name, step in pattern_.then.items():
+            check_condition(f"{place}: pattern {title}: {step_name}", step.condition, readable)
     if twice := [name for name in keep if name in (*key, source.event_time)]:
-        raise Misconfigured(f"{where}: keep has {', '.join(twice)}, which is in every row without it; leave it out")
-    given = [*wanted, PATTERN, DEADLINE, PROCESSING_DEADLINE, *(one for columns in taken.values() for one in columns)]
-    if reserved := sorted({name for name in given if given.count(name) > 1}):
+        raise Misconfigured(f"{place}: keep has {', '.join(twice)}, which is in every row without it; leave it out")
+    names_in_state = [
+        *wanted,
+        PATTERN,
+        DEADLINE,
+        PROCESSING_DEADLINE,
+        *(column for columns in taken.values() for column in columns),
+    ]
+    if reserved := sorted({name for name in names_in_state if names_in_state.count(name) > 1}):
         raise Misconfigured(
-            f"{where}: the stream or another step has a column {', '.join(reserved)} too; give the step another name"
+            f"{place}: the stream or another step has a column {', '.join(reserved)} too; give the step another name"
         )
     return set(wanted), taken
 
 
 def _readable(source: Input) -> pa.Schema:
     """Return the columns of the stream, in its order, and those that are made of them."""
-    made = {name: source.schema.field(name) for name in source.refined.new_columns}
-    stored = {one.name: one for one in source.stream.event_schema}
-    return pa.schema([*(stored | made).values()])
+    derived = {name: source.schema.field(name) for name in source.refined.new_columns}
+    stored = {field.name: field for field in source.stream.event_schema}
+    return pa.schema([*(stored | derived).values()])
 
 
 def _output(
     events: pa.Schema, source: Input, key: Sequence[str], patterns: Mapping[str, Pattern], keep: Sequence[str]
 ) -> pa.Schema:
     looked_at = [name for name in events.names if name not in key]
-    steps = dict.fromkeys(step for one in patterns.values() for step in one.events)
+    steps = dict.fromkeys(step for pattern_ in patterns.values() for step in pattern_.events)
     # NULL in matches of other patterns.
-    may_lack = {step: any(step not in one.events for one in patterns.values()) for step in steps}
+    may_lack = {step: any(step not in pattern_.events for pattern_ in patterns.values()) for step in steps}
     times = [
         column(
             f"{step}_{TIME}",
@@ -230,7 +240,7 @@ def _output(
         )
         for step in steps
     ]
-    kept = [
+    copied = [
         column(
             f"{step}_{name}",
             events.field(name).type,
@@ -247,6 +257,6 @@ def _output(
             *passed_on(pa.schema([events.field(name) for name in key])),
             required(PATTERN, pa.string(), f"Name of the pattern: {', '.join(patterns)}", lineage=looked_at),
             *times,
-            *kept,
+            *copied,
         ]
     )

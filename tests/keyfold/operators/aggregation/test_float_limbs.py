@@ -63,7 +63,7 @@ def test_sums_of_ranges_are_those_of_the_limbs_at_their_greatest_scale(values, d
     joined = pl.DataFrame(joined_ranges(parts, rows, np.ones(len(values), bool), first, last))
     wanted = [sums_by_hand(rows.rows()[begin:end]) for begin, end in zip(begins, ends, strict=True)]
     assert joined.rows() == wanted
-    means = joined.select(parts.made).to_series().to_list()
+    means = joined.select(parts.result).to_series().to_list()
     assert [bits(mean) for mean in means] == [bits(mean_by_hand(sums)) for sums in wanted]
 
 
