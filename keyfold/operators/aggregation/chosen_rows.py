@@ -171,14 +171,17 @@ class _Rows:
 
     def _kept(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the row of each span of rows, with the number of its events, and its rank."""
-        ordered, starts = spans = self.keep.spans(rows, self.columns)
+        spans = self.keep.spans(rows, self.columns)
+        ordered, starts = spans.ordered, spans.ordered.starts
         counts = ordered.events[self.counted].to_numpy()
-        chosen = ordered.events[spans.lasts if isinstance(self.keep, Last) else starts]
+        chosen = ordered.events[ordered.lasts if isinstance(self.keep, Last) else starts]
         number = pl.Series(self.counted, np.add.reduceat(counts, starts) if starts.size else counts, pl.Int64)
         # The row itself is written, and is no duplicate.
         number = number - chosen[IS_NEW] if isinstance(self.keep, First) else number
-        rank = pl.Series(RANK, starts - ordered.starts[ordered.key_number[starts]] + 1, pl.Int64)
-        return chosen.with_columns(number, spans.is_latest.alias(_IS_LATEST), *([rank] if RANK in self.table else []))
+        rank = pl.Series(RANK, spans.place + 1, pl.Int64)
+        return chosen.with_columns(
+            number, pl.Series(_IS_LATEST, spans.is_latest), *([rank] if RANK in self.table else [])
+        )
 
     def _written(self, chosen: pl.DataFrame, state: pl.DataFrame) -> pl.DataFrame:
         if isinstance(self.keep, Highest):

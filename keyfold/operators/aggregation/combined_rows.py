@@ -14,9 +14,9 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import StepFunction
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError, summed
-from keyfold.operators.aggregation.aggregates import IN_ANY_ORDER, Aggregate, count, readable, require_known, types_of
-from keyfold.operators.aggregation.inference import as_declared
-from keyfold.operators.aggregation.parts import Naming, Part, Parts, parts_of
+from keyfold.operators.aggregation.aggregates import IN_ANY_ORDER, Aggregate, count, readable, require_known
+from keyfold.operators.aggregation.inference import declared_parts
+from keyfold.operators.aggregation.parts import Naming, Part, Parts
 from keyfold.operators.stepping import step_job
 from keyfold.stream import TIMESTAMP
 
@@ -55,14 +55,7 @@ class Aggregates:
         # In the stream's order, and then what is made of its columns.
         stored = [name for name in source.stream.event_schema.names if name in columns.names]
         ties = pa.schema([columns.field(name) for name in dict.fromkeys([*stored, *columns.names]) if name in read])
-        self._parts, self.finish = dict[str, Parts](), dict[str, pl.Expr]()
-        for name, aggregate in of.items():
-            types = types_of(f"job {job}: {name}", aggregate, columns)
-            parts = parts_of(name, aggregate, types, source.event_time, naming, ties)
-            self._parts[name], self.finish[name] = (
-                parts,
-                as_declared(f"job {job}: {name}", parts.result, types.result, output, name),
-            )
+        self._parts = declared_parts(job, of, columns, source.event_time, naming, ties, output)
         (number,) = self._parts[counted].parts
         fields = {
             part.name: _described(part, name, output) for name, parts in self._parts.items() for part in parts.parts
@@ -108,7 +101,7 @@ class Aggregates:
 
     def finished(self, groups: pl.DataFrame) -> pl.DataFrame:
         """Add the aggregates, which are made of their parts."""
-        return groups.with_columns(**self.finish)
+        return groups.with_columns(**{name: parts.result for name, parts in self._parts.items()})
 
     def of_events(self, events: pl.DataFrame, group: pl.Series) -> pl.DataFrame:
         """Aggregate events of the event table by the number of their group; return the groups in order."""

@@ -4,7 +4,7 @@ All that ends with a silence is cut here: `sessions`, `last_n`, `running`, and r
 event or a condition, is a rule of `session_ends`.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -36,31 +36,47 @@ def after_silence(ordered: Ordered, begins: Micros, longest: Timeout | None, end
     return is_first
 
 
-def ranges_from(is_first: Flags) -> tuple[Rows, Rows]:
-    """Return the first and the last row of each range of rows."""
-    first = np.flatnonzero(is_first)
-    return first, np.append(first[1:] - 1, is_first.size - 1)[: first.size]
-
-
-class Lifetimes(NamedTuple):
-    """Events ordered by key and time, cut into lifetimes.
+@dataclass(frozen=True)
+class Spans:
+    """Rows of keys in order, cut into spans: sessions, lifetimes, or the rows that a row stands for.
 
     Attributes:
-        ordered: the events, grouped by lifetime instead of key.
-        key_number: for each lifetime, the number of its key.
+        ordered: the rows, grouped by span instead of key.
+        key_number: for each span, the number of its key.
+    """
+
+    ordered: Ordered
+    key_number: Rows
+
+    @property
+    def is_latest(self) -> Flags:
+        """For each span, whether it is the last of its key."""
+        return np.append(self.key_number[1:] != self.key_number[:-1], True)[: len(self.key_number)]
+
+    @property
+    def place(self) -> Rows:
+        """For each span, its place among those of its key, from 0."""
+        first = np.flatnonzero(np.diff(self.key_number, prepend=-1))
+        return np.arange(len(self.key_number)) - first[self.key_number]
+
+
+def spans_from(ordered: Ordered, begins: Flags) -> Spans:
+    """Cut rows in order at those that begin a span, as the first row of each key does."""
+    starts = np.flatnonzero(begins)
+    return Spans(Ordered(ordered.events, starts, np.cumsum(begins) - 1), ordered.key_number[starts])
+
+
+@dataclass(frozen=True)
+class Lifetimes(Spans):
+    """Events cut into lifetimes of what is kept of their keys.
+
+    Attributes:
         goes_on: for each lifetime, whether it continues the key's state.
         last: for each lifetime, the time of its last event in microseconds; at least the state's, if it continues that.
     """
 
-    ordered: Ordered
-    key_number: NDArray[np.intp]
     goes_on: Flags
     last: Micros
-
-    @property
-    def is_latest(self) -> Flags:
-        """For each lifetime, whether it is the last of its key."""
-        return np.append(self.key_number[1:] != self.key_number[:-1], True)[: len(self.key_number)]
 
 
 def cut_lifetimes(ordered: Ordered, time: str, due: pl.Series, timeout: Timeout | None) -> Lifetimes:
@@ -82,9 +98,7 @@ def cut_lifetimes(ordered: Ordered, time: str, due: pl.Series, timeout: Timeout 
     begins = after_silence(ordered, times, timeout, np.maximum(times, heard_at[number]))
     is_known = heard_at > -NEVER
     goes_on = ~(is_known & (times[starts] - np.where(is_known, heard_at, times[starts]) > after))
-    first = np.flatnonzero(begins)
-    lifetimes = Ordered(ordered.events, first, np.cumsum(begins) - 1)
-    of_key = number[first]
-    is_of_state = ordered.begins_key[first] & goes_on[of_key]
-    last = np.maximum(times[lifetimes.lasts], np.where(is_of_state, heard_at[of_key], -NEVER))
-    return Lifetimes(lifetimes, of_key, is_of_state, last)
+    spans = spans_from(ordered, begins)
+    is_of_state = (spans.place == 0) & goes_on[spans.key_number]
+    last = np.maximum(times[spans.ordered.lasts], np.where(is_of_state, heard_at[spans.key_number], -NEVER))
+    return Lifetimes(spans.ordered, spans.key_number, is_of_state, last)

@@ -12,6 +12,7 @@ from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.rows.codec import polars_schema
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, readable, type_in, types_of
+from keyfold.operators.aggregation.parts import Naming, Parts, parts_of
 from keyfold.schemas import (
     Columns,
     arrow_type,
@@ -190,7 +191,7 @@ class OutputColumns:
             elif computed is None and not (is_main and field_.name in self.of):
                 type_ = rows[field_.name].type
             else:
-                # The aggregates of the main table may be declared as a wider type, see `as_declared`.
+                # The aggregates of the main table may be declared as a wider type, see `_as_declared`.
                 continue
             if not (pa.types.is_null(type_) or _same(type_, field_.type)):
                 raise Misconfigured(
@@ -250,7 +251,37 @@ def _same(one_type: pa.DataType, other: pa.DataType) -> bool:
     return first == second
 
 
-def as_declared(place: str, value: pl.Expr, kind: pa.DataType, table: pa.Schema, name: str) -> pl.Expr:
+def declared_parts(
+    job: str,
+    of: Mapping[str, Aggregate],
+    columns: pa.Schema,
+    event_time: str,
+    naming: Naming,
+    ties: pa.Schema | None,
+    output: pa.Schema,
+) -> dict[str, Parts]:
+    """Return the parts of a job's aggregates, whose results have the types that its table declares.
+
+    Args:
+        job: the job's name.
+        of: the aggregates.
+        columns: the columns that they are of.
+        event_time, naming, ties: as of `parts_of`.
+        output: the aggregates as the table declares them.
+
+    Raises:
+        Misconfigured: an aggregate does not fit its values, or the declared type does not hold all of its own.
+    """
+    parts = dict[str, Parts]()
+    for name, aggregate in of.items():
+        place = f"job {job}: {name}"
+        types = types_of(place, aggregate, columns)
+        own = parts_of(name, aggregate, types, event_time, naming, ties)
+        parts[name] = replace(own, result=_as_declared(place, own.result, types.result, output, name))
+    return parts
+
+
+def _as_declared(place: str, value: pl.Expr, kind: pa.DataType, table: pa.Schema, name: str) -> pl.Expr:
     """Return a column of a table in the type that its author has declared, if that holds all values of its own type.
 
     Raises:

@@ -19,6 +19,7 @@ from keyfold.keyed.job.tables import Append, OutputTable, of_own_events
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import Aggregate
+from keyfold.operators.aggregation.cutting import after_silence, spans_from
 from keyfold.operators.aggregation.inference import OutputColumns
 from keyfold.operators.aggregation.ranges import Rows
 from keyfold.operators.aggregation.rows_in_order import AggregatesInOrder
@@ -205,25 +206,19 @@ class _Sessions:
     def __init__(self, window: _LastN, passed: pl.DataFrame, clock: Clock, *, is_over: bool = False) -> None:
         self._window, silence = window, window.silence
         ordered = in_order(passed, window.key, window.event_time, window.ties)
-        self._events, begins = ordered.events, ordered.begins_key
-        times, timeout = to_micros(self._events[window.event_time]), micros(silence.after)
-        begins_session = begins.copy()
-        if silence.in_event_time:
-            begins_session[1:] |= np.diff(times) > timeout
-        self._first = np.flatnonzero(begins_session)
-        self._last = np.append(self._first[1:] - 1, len(times) - 1)
-        self._session = np.repeat(np.arange(len(self._first)), self._last - self._first + 1)
+        self._events, times = ordered.events, to_micros(ordered.events[window.event_time])
+        spans = spans_from(ordered, after_silence(ordered, times, silence))
+        self._first, self._last, self._session = spans.ordered.starts, spans.ordered.lasts, spans.ordered.key_number
         self._position = np.arange(len(times)) - self._first[self._session]
         self._n_events = np.add.reduceat(self._events[N_EVENTS].to_numpy(), self._first)
         # The first event of a session may no longer be in state.
         start = self._events[SESSION_START].gather(self._first)
         self._starts = start.fill_null(self._events[window.event_time].gather(self._first))
-        self._deadline = times[self._last] + timeout
+        self._deadline = times[self._last] + micros(silence.after)
         self._closed = np.full(len(self._first), is_over)
         if silence.in_event_time:
             # A session has also ended if its key has started a later one, whatever the watermark.
-            followed = np.append(~begins[self._first[1:]], False)
-            self._closed = followed | (self._deadline <= micros(clock.watermark))
+            self._closed = ~spans.is_latest | (self._deadline <= micros(clock.watermark))
 
     def rows(self) -> pl.DataFrame:
         """Return one row per newly passed event once its session has enough; one row for a session that ends with fewer."""

@@ -13,8 +13,7 @@ from pydantic import Field
 
 from keyfold.keyed.job.step import Clock
 from keyfold.keyed.job.timeouts import Timeout
-from keyfold.operators.aggregation.cutting import after_silence
-from keyfold.operators.aggregation.ranges import Rows
+from keyfold.operators.aggregation.cutting import Spans, after_silence, spans_from
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.schemas import to_names
 from keyfold.times import micros, to_micros, to_silence
@@ -30,24 +29,6 @@ class Columns(NamedTuple):
     key: tuple[str, ...]
     event_time: str
     others: Sequence[str]
-
-
-class Spans(NamedTuple):
-    """Rows of keys in order, and the first row of each span."""
-
-    ordered: Ordered
-    starts: Rows
-
-    @property
-    def lasts(self) -> Rows:
-        """The last row of each span."""
-        return np.append(self.starts[1:], self.ordered.events.height)[: self.starts.size] - 1
-
-    @property
-    def is_latest(self) -> pl.Series:
-        """For each span, whether it is the last of its key."""
-        number = self.ordered.key_number[self.starts]
-        return pl.Series(np.append(np.diff(number) > 0, True)[: number.size])
 
 
 @declaration("first")
@@ -84,9 +65,9 @@ class First:
         ordered = in_order(rows, columns.key, columns.event_time, [IS_NEW, *columns.others])
         first = ordered.starts
         if self.expires is None or not first.size:
-            return Spans(ordered, first)
+            return spans_from(ordered, ordered.begins_key)
         times, after = to_micros(ordered.events[columns.event_time]), micros(self.expires)
-        starts, is_long = [first], times[ordered.lasts] - times[first] >= after
+        begins, is_long = ordered.begins_key, times[ordered.lasts] - times[first] >= after
         several = np.flatnonzero(is_long[ordered.key_number])
         times, keys = times[several], ordered.key_number[several]
         # For each row, where the first of its key comes that is `after` behind it: all are sorted together.
@@ -100,8 +81,8 @@ class First:
             is_there = after_these < several.size
             is_there[is_there] = keys[after_these[is_there]] == keys[here[is_there]]
             here = after_these[is_there]
-            starts.append(several[here])
-        return Spans(ordered, np.sort(np.concatenate(starts)))
+            begins[several[here]] = True
+        return spans_from(ordered, begins)
 
 
 @declaration("last")
@@ -130,7 +111,7 @@ class Last:
         ordered = in_order(rows, columns.key, columns.event_time, columns.others)
         longest = None if self.expires is None else Timeout(self.expires)
         begins = after_silence(ordered, to_micros(ordered.events[columns.event_time]), longest)
-        return Spans(ordered, np.flatnonzero(begins))
+        return spans_from(ordered, begins)
 
 
 @declaration("highest")
@@ -173,7 +154,7 @@ class Highest:
         starts = np.flatnonzero(is_first.to_numpy())
         number = np.cumsum(is_first.to_numpy()) - 1
         place = np.arange(ordered.height) - starts[number]
-        return Spans(Ordered(ordered, starts, number), np.flatnonzero(place < self.n))
+        return spans_from(Ordered(ordered, starts, number), place < self.n)
 
 
 Choice = First | Last | Highest

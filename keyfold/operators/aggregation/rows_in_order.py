@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.rows.codec import empty
-from keyfold.operators.aggregation.aggregates import IN_ORDER, Aggregate, require_known, types_of
+from keyfold.operators.aggregation.aggregates import IN_ORDER, Aggregate, require_known
 from keyfold.operators.aggregation.float_limbs import scale_and_limbs
-from keyfold.operators.aggregation.inference import as_declared
-from keyfold.operators.aggregation.parts import Join, Naming, Parts, parts_of
+from keyfold.operators.aggregation.inference import declared_parts
+from keyfold.operators.aggregation.parts import Join, Naming
 from keyfold.operators.aggregation.ranges import Rows, joined_ranges
 from keyfold.schemas import field_of
 
@@ -61,14 +61,10 @@ class AggregatesInOrder:
         require_known(job, of, has, operator)
         events = source.schema
         naming = Naming([*taken, *events.names], of)
-        self.of, self._parts, self._results = of, dict[str, Parts](), dict[str, pl.Expr]()
         for name, aggregate in of.items():
-            place = f"job {job}: {name}"
             for root in aggregate.value.meta.root_names():
-                field_of(place, root, events)
-            types = types_of(place, aggregate, events)
-            self._parts[name] = parts_of(name, aggregate, types, source.event_time, naming, None)
-            self._results[name] = as_declared(place, self._parts[name].result, types.result, output, name)
+                field_of(f"job {job}: {name}", root, events)
+        self.of, self._parts = of, declared_parts(job, of, events, source.event_time, naming, None, output)
         self.fields = [
             part.column
             for parts in self._parts.values()
@@ -165,7 +161,7 @@ class AggregatesInOrder:
 
     def finished(self, parts: pl.DataFrame) -> pl.DataFrame:
         """Return the aggregates, as far as there are their parts."""
-        columns = {*parts.columns}
+        columns, results = {*parts.columns}, {name: of.result for name, of in self._parts.items()}
         return parts.select(
-            **{name: value for name, value in self._results.items() if columns.issuperset(value.meta.root_names())}
+            **{name: result for name, result in results.items() if columns.issuperset(result.meta.root_names())}
         )

@@ -13,7 +13,7 @@ import polars as pl
 from keyfold.keyed.job.step import Clock
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.job.timeouts import Timeout
-from keyfold.operators.aggregation.cutting import NEVER, Flags, after_silence, ranges_from
+from keyfold.operators.aggregation.cutting import NEVER, Flags, after_silence, spans_from
 from keyfold.operators.aggregation.ranges import Rows, ranges
 from keyfold.operators.ordering import Ordered
 from keyfold.times import Micros, micros, to_duration
@@ -140,8 +140,9 @@ def cut_while(rule: While, rows: InTime) -> Cut:
     """Cut rows where the condition begins or ceases to hold for longer than a pause, and at silences."""
     time, pause = rows.time, micros(rule.pause)
     follows_silence = after_silence(rows.ordered, time, rows.gap)
-    first, last = ranges_from(_begins(time, rows.holds, follows_silence, pause))
-    holds, number = rows.holds[first], rows.ordered.key_number[first]
+    spans = spans_from(rows.ordered, _begins(time, rows.holds, follows_silence, pause))
+    first, last = spans.ordered.starts, spans.ordered.lasts
+    holds = rows.holds[first]
     following = np.minimum(np.arange(1, first.size + 1), first.size - 1)
     is_joined = np.append(~follows_silence[first[1:]], False)
     silent_at = np.full(first.size, NEVER)
@@ -149,7 +150,7 @@ def cut_while(rule: While, rows: InTime) -> Cut:
         silent_at = time[last] + micros(rows.gap.after)
     elif rows.timed_out:
         # Only the last of a key can fall silent: events followed the others.
-        silent_at = np.where(np.append(number[1:] == number[:-1], False), NEVER, time[last])
+        silent_at = np.where(spans.is_latest, time[last], NEVER)
     # What follows a session may be a pause of it, until that is too long. Other time ends when a session begins.
     may_pause, until = holds & is_joined, last + is_joined
     too_long_at = time[until] + pause
