@@ -15,7 +15,7 @@ from keyfold.keyed.job.inputs import Source, as_input
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable, Upsert
-from keyfold.operators.aggregation.combined_rows import counting_job, number_of_events
+from keyfold.operators.aggregation.combined_rows import counting_input, number_of_events
 from keyfold.operators.aggregation.row_choice import IS_NEW, Choice, Columns, First, Highest, Last
 from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import optional, step_job, tie_columns
@@ -113,12 +113,10 @@ def rows(
     main = Append(table) if keep.waits else Upsert(table, upserted, events=pl.lit(0), changes=changes)
     tables = [main] if keep.expires is None else [main, ended]
     declared_state = State(state, events=pl.col(counted).sum(), one_per_key=~step.waits if keep.waits else None)
-    if has_deadline:
-        return step_job(name, source, key, declared_state, step.step, tables, settings)
-    return counting_job(
-        name, source, counted, derive={counted: pl.lit(1, pl.Int64)}, columns=events.append(number),
-        combine=step.combine, key=key, state=declared_state, step=step.step, tables=tables, settings=settings,
-    )  # fmt: skip
+    if not has_deadline:
+        each, counted_columns = {counted: pl.lit(1, pl.Int64)}, events.append(number)
+        source = counting_input(source, counted, derive=each, columns=counted_columns, combine=step.combine)
+    return step_job(name, source, key, declared_state, step.step, tables, settings)
 
 
 @dataclass(frozen=True)

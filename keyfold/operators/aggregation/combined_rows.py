@@ -2,22 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column
-from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
-from keyfold.keyed.job.state import State
-from keyfold.keyed.job.step import StepFunction
-from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError, summed
 from keyfold.operators.aggregation.aggregates import IN_ANY_ORDER, Aggregate, count, readable, require_known
 from keyfold.operators.aggregation.inference import declared_parts
 from keyfold.operators.aggregation.parts import Naming, Part, Parts
-from keyfold.operators.stepping import step_job
 from keyfold.stream import TIMESTAMP
 
 
@@ -163,35 +157,24 @@ def _aligned(rows: pl.DataFrame, by: Sequence[str], parts: Parts) -> pl.DataFram
     ).drop("#scale")  # fmt: skip
 
 
-def counting_job(
-    name: str,
+def counting_input(
     source: Input,
     counted: str,
     *,
     derive: Mapping[str, pl.Expr],
     columns: pa.Schema,
-    combine: Callable[[pl.DataFrame], pl.DataFrame] | None,
-    key: tuple[str, ...],
-    state: State,
-    step: StepFunction,
-    tables: Sequence[OutputTable],
-    settings: Mapping[str, Any],
-) -> KeyedJob:
-    """Make a job whose rows of events have in `counted` the number of events that they stand for.
+    combine: Callable[[pl.DataFrame], pl.DataFrame],
+) -> Input:
+    """Return an input whose rows have in `counted` the number of events that they stand for.
 
     Args:
-        name, key, state, step, tables: as of `KeyedJob`.
         source: the input as its author declared it.
         counted: the column.
         derive: the columns of events that are computed, besides those of the input.
         columns: the columns of events.
         combine: as of `Input`.
-        settings: other arguments of `KeyedJob`.
     """
-    counted_input = replace(
-        source.with_computed(derive), columns=columns, combine=combine, events=pl.col(counted).sum()
-    )
-    return step_job(name, counted_input, key, state, step, tables, settings)
+    return replace(source.with_computed(derive), columns=columns, combine=combine, events=pl.col(counted).sum())
 
 
 def newest(event_time: str) -> pa.Field:

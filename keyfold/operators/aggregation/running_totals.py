@@ -12,9 +12,10 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Clock, Step
 from keyfold.keyed.job.tables import Upsert
 from keyfold.operators.aggregation.aggregates import Aggregate
-from keyfold.operators.aggregation.combined_rows import Aggregates, counting_job, newest
+from keyfold.operators.aggregation.combined_rows import Aggregates, counting_input, newest
 from keyfold.operators.aggregation.inference import OutputColumns, counted_by
 from keyfold.operators.signatures import operator
+from keyfold.operators.stepping import step_job
 from keyfold.schemas import Columns, field_of, names_of
 
 
@@ -84,19 +85,9 @@ def totals(
         return Step(state=rows, output=sums.finished(rows).with_columns(**then or {}).select(table.names))
 
     number = pl.col(sums.counted)
-    return counting_job(
-        name,
-        source,
-        sums.counted,
-        derive=sums.derived,
-        columns=pa.schema(
-            [*(field_of(f"job {name}: output", column, table) for column in key), newest(event_time), *sums.fields]
-        ),
-        combine=combine,
-        key=key,
-        # True for all rows: each key has one.
-        state=State(pa.schema(state_columns), events=number.sum(), one_per_key=number.is_not_null()),
-        step=step,
-        tables=[Upsert(table, key, events=pl.lit(0), changes=changes)],
-        settings=settings,
-    )
+    of_key = [field_of(f"job {name}: output", column, table) for column in key]
+    columns = pa.schema([*of_key, newest(event_time), *sums.fields])
+    source = counting_input(source, sums.counted, derive=sums.derived, columns=columns, combine=combine)
+    # True for all rows: each key has one.
+    state = State(pa.schema(state_columns), events=number.sum(), one_per_key=number.is_not_null())
+    return step_job(name, source, key, state, step, Upsert(table, key, events=pl.lit(0), changes=changes), settings)

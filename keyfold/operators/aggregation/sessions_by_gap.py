@@ -15,9 +15,10 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.job.timeouts import Timeout
-from keyfold.operators.aggregation.combined_rows import Aggregates, counting_job, newest
+from keyfold.operators.aggregation.combined_rows import Aggregates, counting_input, newest
 from keyfold.operators.aggregation.cutting import after_silence
 from keyfold.operators.ordering import in_order
+from keyfold.operators.stepping import step_job
 from keyfold.schemas import field_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import period_start, to_micros
@@ -57,19 +58,11 @@ class SessionsByGap:
             )
         )
         rows = pa.schema([*keyed, newest(self.event_time), start, *self.aggregates.fields])
-        return counting_job(
-            name,
-            source,
-            self.aggregates.counted,
-            derive={START: pl.col(self.event_time), **self.aggregates.derived},
-            columns=rows,
-            combine=self.combine,
-            key=self.key,
-            state=State(rows.append(deadline), events=pl.col(self.aggregates.counted).sum()),
-            step=self.step,
-            tables=tables,
-            settings=settings,
-        )
+        derived = {START: pl.col(self.event_time), **self.aggregates.derived}
+        counted = self.aggregates.counted
+        source = counting_input(source, counted, derive=derived, columns=rows, combine=self.combine)
+        state = State(rows.append(deadline), events=pl.col(counted).sum())
+        return step_job(name, source, self.key, state, self.step, tables, settings)
 
     @property
     def _span(self) -> tuple[pl.Expr, pl.Expr]:

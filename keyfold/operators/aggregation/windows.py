@@ -15,12 +15,13 @@ from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE
 from keyfold.keyed.job.tables import Append, OutputTable, Upsert
 from keyfold.operators.aggregation.aggregates import COUNTED, Aggregate, readable
-from keyfold.operators.aggregation.combined_rows import Aggregates, counting_job, newest
+from keyfold.operators.aggregation.combined_rows import Aggregates, counting_input, newest
 from keyfold.operators.aggregation.inference import OutputColumns, counted_by
 from keyfold.operators.aggregation.open_windows import OpenWindows
 from keyfold.operators.aggregation.top_groups import Top, TopGroups, rank_column
 from keyfold.operators.aggregation.window_shapes import IS_OPEN, PANE, WINDOW_END, WINDOW_START, Calendar, shape_of
 from keyfold.operators.signatures import operator
+from keyfold.operators.stepping import step_job
 from keyfold.schemas import Columns, field_of, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import to_silence
@@ -165,19 +166,12 @@ def windows(
     if allowed_lateness is not None:
         # Events of windows that have not ended are counted in state, all others in the table.
         in_state = pl.col(sums.counted).filter(pl.col(DEADLINE) <= windows_of.end).sum()
-    return counting_job(
-        name,
-        source,
-        sums.counted,
-        derive={pane: shape.start(pl.col(event_time)), **sums.derived},
-        columns=pa.schema([*fields, newest(event_time), start, *sums.fields]),
-        combine=windows_of.combine,
-        key=key or (pane,),
-        state=State(pa.schema([*fields, start, *sums.fields, deadline]), events=in_state),
-        step=windows_of.step,
-        tables=_tables(table, groups, counted, lateness, ranks),
-        settings=settings,
-    )
+    derived = {pane: shape.start(pl.col(event_time)), **sums.derived}
+    columns = pa.schema([*fields, newest(event_time), start, *sums.fields])
+    source = counting_input(source, sums.counted, derive=derived, columns=columns, combine=windows_of.combine)
+    state = State(pa.schema([*fields, start, *sums.fields, deadline]), events=in_state)
+    tables = _tables(table, groups, counted, lateness, ranks)
+    return step_job(name, source, key or (pane,), state, windows_of.step, tables, settings)
 
 
 def _tables(

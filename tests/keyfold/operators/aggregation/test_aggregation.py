@@ -3,6 +3,7 @@
 from builtins import sum as sum_of
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -316,6 +317,13 @@ def test_last_rows_that_expire_are_those_of_all_that_is_not_late_and_every_goal_
             times = sorted(row[1] for row in came)
             lives[who] = 1 + sum_of(later - before > after for before, later in pairwise(times))
         assert harness.written["latest_expired"]["who"].value_counts().sort("who").rows() == sorted(lives.items())
+
+
+def test_a_key_has_one_row_of_state_though_the_watermark_has_not_passed_the_silence_before_it():
+    harness = TestHarness(rows("latest", replace(SCORED, delay="1h"), keep=Last("5m"), key="who"))
+    written = harness.batch(goals([("a", 0, "x", 1), ("a", 9, "x", 2)])).tables
+    assert harness.state.select("points", "n_events").rows() == [(2, 1)]
+    assert written["latest_expired"]["n_events"].to_list() == [1]
 
 
 def firsts_of(runs, expires):
