@@ -50,8 +50,9 @@ from keyfold.operators.aggregation.sessions import sessions
 from keyfold.operators.aggregation.top_groups import Top
 from keyfold.operators.aggregation.window_shapes import WINDOW_END, WINDOW_START, Calendar, TimeZone
 from keyfold.operators.aggregation.windows import Lateness, windows
-from keyfold.operators.alerts import Held, Listed, alert
+from keyfold.operators.alerts import alert
 from keyfold.operators.buffers import BATCH, buffer
+from keyfold.operators.conditions import Held, Listed
 from keyfold.operators.joins.as_of_join import as_of_join
 from keyfold.operators.joins.interval_join import interval_join
 from keyfold.operators.joins.lookup_join import lookup_join

@@ -1,8 +1,7 @@
 """Make jobs that write a row when a condition of a key begins, and one when it ends."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +27,8 @@ from keyfold.operators.conditions import (
     ROLE,
     ROW,
     SUBJECT,
+    Held,
+    Listed,
     after_times,
     held,
     listed,
@@ -37,42 +38,9 @@ from keyfold.operators.signatures import operator
 from keyfold.operators.stepping import on_time, optional, step_job, tie_columns, waiting
 from keyfold.schemas import Columns, check_condition, names_of
 from keyfold.stream import TIMESTAMP
-from keyfold.times import micros, to_duration, to_micros
-from keyfold.validation import declaration, given
+from keyfold.times import micros, to_micros
 
 N_POINTS = "n_points"
-
-
-@declaration("held")
-class Held:
-    """A condition that begins at an event for which `begins` is true, and ends at one for which `ends` is.
-
-    Between the two it stays as it is (hysteresis). `ends` is never true where `begins` is; NULL is false.
-
-    Attributes:
-        begins, ends: expressions over the columns of events.
-        held_for: how long it must hold until it is written, in event time, also as text (`"10m"`); one that ends sooner is not
-            written. Its rows have the time and the columns of the event at which it began.
-        cool_down: how long after its end one that begins again is not written, nor its end, which counts for the next one.
-    """
-
-    begins: pl.Expr
-    ends: pl.Expr
-    held_for: timedelta = given(converter=to_duration, default=timedelta(0))
-    cool_down: timedelta = given(converter=to_duration, default=timedelta(0))
-
-
-@declaration("listed")
-class Listed:
-    """A condition of each of some subjects, such as areas.
-
-    Attributes:
-        find: a function of events, in order of key and time, that returns a row per event and subject: `row` (the event's
-            place), `subject`, and `begins`, sorted by subject and row. The condition begins at an event with `begins`, and
-            ends at the first event of the key that is not listed for the subject.
-    """
-
-    find: Callable[[pl.DataFrame], pl.DataFrame]
 
 
 @operator()
@@ -211,7 +179,10 @@ class _Alerts:
         for name, condition in self.conditions.items():
             mine = opened.filter(pl.col(NAME) == name)
             goes_on = mine.filter((pl.col(KEY) < ordered.starts.size) & (pl.col(ROLE) != "rests"))
-            judged_now = (held if isinstance(condition, Held) else listed)(ordered, time, goes_on, name, condition)
+            if isinstance(condition, Held):
+                judged_now = held(ordered, time, goes_on, name, condition)
+            else:
+                judged_now = listed(ordered, time, goes_on, name, condition)
             if name in self._times:
                 judged_now = after_times(
                     judged_now, ordered, time, mine, name, self._times[name], micros(clock.watermark)

@@ -1,5 +1,7 @@
-"""Evaluate the conditions of alerts along the events of keys."""
+"""The conditions of alerts, and when they begin and end along the events of keys."""
 
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +10,8 @@ from numpy.typing import NDArray
 
 from keyfold.keyed.job.step import DEADLINE
 from keyfold.operators.ordering import Ordered
+from keyfold.times import to_duration
+from keyfold.validation import declaration, given
 
 KEY, NAME, SUBJECT, ROW = "#key", "#name", "#subject", "#row"
 """Columns of this module's frames: numbers of keys and rows, and whose condition it is. Columns of events may have their names without #."""
@@ -18,6 +22,38 @@ BEGAN_AT, ROLE = "began_at", "role"
 Numbers = NDArray[np.int64]
 
 _NEVER = np.iinfo(np.int64).min
+
+
+@declaration("held")
+class Held:
+    """A condition that begins at an event for which `begins` is true, and ends at one for which `ends` is.
+
+    Between the two it stays as it is (hysteresis). `ends` is never true where `begins` is; NULL is false.
+
+    Attributes:
+        begins, ends: expressions over the columns of events.
+        held_for: how long it must hold until it is written, in event time, also as text (`"10m"`); one that ends sooner is not
+            written. Its rows have the time and the columns of the event at which it began.
+        cool_down: how long after its end one that begins again is not written, nor its end, which counts for the next one.
+    """
+
+    begins: pl.Expr
+    ends: pl.Expr
+    held_for: timedelta = given(converter=to_duration, default=timedelta(0))
+    cool_down: timedelta = given(converter=to_duration, default=timedelta(0))
+
+
+@declaration("listed")
+class Listed:
+    """A condition of each of some subjects, such as areas.
+
+    Attributes:
+        find: a function of events, in order of key and time, that returns a row per event and subject: `row` (the event's
+            place), `subject`, and `begins`, sorted by subject and row. The condition begins at an event with `begins`, and
+            ends at the first event of the key that is not listed for the subject.
+    """
+
+    find: Callable[[pl.DataFrame], pl.DataFrame]
 
 
 class Judged(NamedTuple):
@@ -42,7 +78,7 @@ _OPEN = {
 """An open condition of a key, by the key's number; `ROW` is the row at which it began, if that is needed later."""
 
 
-def held(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, condition: Any) -> Judged:
+def held(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, condition: Held) -> Judged:
     """Evaluate a condition along the events; `opened` has the keys for which it is open before them."""
     rows, number, first = ordered.events, ordered.key_number, ordered.starts
     carried = np.full(first.size, _NEVER)
@@ -63,7 +99,7 @@ def held(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, condi
     return Judged(changes, _open(on, name, began_at[ordered.lasts][on]))
 
 
-def listed(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, condition: Any) -> Judged:
+def listed(ordered: Ordered, time: Numbers, opened: pl.DataFrame, name: str, condition: Listed) -> Judged:
     """Evaluate a condition of each subject: it begins at an event with `begins`, and ends at the first that is not listed."""
     rows, first, last = ordered.events, ordered.starts, ordered.lasts
     listed_rows = condition.find(rows)
