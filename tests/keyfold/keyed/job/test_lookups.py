@@ -280,7 +280,7 @@ def test_a_kept_table_that_was_changed_is_damage(shop, cut_power):
     assert cut_power("work: before", shop.go)
     (kept,) = (shop.generation.folder / "lookups").iterdir()
     pl.read_parquet(kept).with_columns(price=pl.lit(99, pl.Int64)).write_parquet(kept)
-    with pytest.raises(KeyfoldError, match="was changed after it was stored") as raised:
+    with pytest.raises(KeyfoldError, match="its digest is not the one in its name") as raised:
         shop.go()
     assert isinstance(raised.value, Damaged)
 
