@@ -133,7 +133,9 @@ def test_a_broker_that_is_away_loses_nothing(without_spark, broker: Broker, lake
     # Whoever runs the job is told, and not held up again at once.
     publisher = Publisher(lakehouse, JOB, away | {"KEYFOLD_KAFKA_BOOTSTRAP": "127.0.0.1"})
     publisher.publish()
-    assert publisher.warnings == ("KEYFOLD_KAFKA_BOOTSTRAP must be host:port, such as broker.example.org:9092, several separated by commas",)
+    assert publisher.warnings == (
+        "KEYFOLD_KAFKA_BOOTSTRAP must be host:port, such as broker.example.org:9092, several separated by commas",
+    )
     publisher._environment = to(broker, topic)
     publisher.publish()
     assert publisher.sent == ()
