@@ -149,3 +149,13 @@ def options_of(name):
         if command is None
         else {option for one in command.params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
     )
+
+
+def test_functions_that_the_page_of_state_tools_names_are_there():
+    page = (REPOSITORY / "docs" / "reference" / "state-tools.md").read_text(encoding="utf-8")
+    table = page.partition("| to | command | function |")[2].partition("\n\n")[0]
+    named = re.findall(r"`(?:[\w.]+\.)?(\w+)\.(\w+)`", "".join(row.rpartition(" | ")[2] for row in table.splitlines()))
+    assert len(named) > 10
+    folders = (REPOSITORY / "keyfold" / "state", REPOSITORY / "keyfold" / "runs")
+    sources = {path.stem: path.read_text(encoding="utf-8") for folder in folders for path in folder.rglob("*.py")}
+    assert [f"{module}.{name}" for module, name in named if f"\ndef {name}(" not in sources.get(module, "")] == []
