@@ -225,5 +225,7 @@ def message(text: str) -> Text:
 
 
 def cell(value: object) -> Text:
-    """Return a value for a table on the console, on one line; it is never taken for markup."""
+    """Return a value for a table on the console, on one line, lists and structs as JSON; it is never taken for markup."""
+    if isinstance(value, list | dict):
+        return Text(visible(json.dumps(value, default=_as_json, ensure_ascii=False)))
     return Text("" if value is None else f"{value:.6g}" if isinstance(value, float) else visible(str(value)))

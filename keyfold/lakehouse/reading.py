@@ -1,6 +1,6 @@
 """Read Delta tables without a JVM: counts, scans and previews."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -88,12 +88,22 @@ def scan_in_columns(files: Sequence[Place], schema: pa.Schema) -> pl.LazyFrame:
     )
 
 
-def read_batches(path: Place, limit: int | None = None) -> Iterator[pl.DataFrame]:
-    """Read a Delta table in frames of bounded size, at most `limit` rows in all."""
+def read_batches(
+    path: Place, limit: int | None = None, condition: Callable[[pl.DataFrame], pl.DataFrame] | None = None
+) -> Iterator[pl.DataFrame]:
+    """Read a Delta table in frames of bounded size, at most `limit` rows in all.
+
+    Args:
+        path: an existing Delta table.
+        limit: None for all rows.
+        condition: returns those rows of a frame that count.
+    """
     left = limit
     for batch in DeltaTable(str(path)).to_pyarrow_dataset().to_batches():
         frame = pl.from_arrow(batch)
         if not isinstance(frame, pl.DataFrame) or not frame.height:
+            continue
+        if condition is not None and not (frame := condition(frame)).height:
             continue
         if left is not None:
             frame = frame.head(left)
