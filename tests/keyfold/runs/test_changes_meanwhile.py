@@ -199,16 +199,22 @@ def test_a_backup_of_a_call_that_was_cut_off_is_finished_where_it_is_restored(la
         assert clicks_of_jobs(restored, [LATE, JOB]) == [sorted([*REST, ("bob", 6)])] * 2
 
 
-@pytest.mark.parametrize("kind", ["quarantine", "erasure"])
-def test_a_backup_beside_a_call_is_of_one_moment(lake, monkeypatch, tmp_path, kind):
-    """The call begins when the first table is copied, and ends before the second one is."""
+@pytest.mark.parametrize("table", ["events", "quarantine"])
+@pytest.mark.parametrize("kind", ["quarantine", "erasure", "quarantine that concerns no job"])
+def test_a_backup_beside_a_call_is_of_one_moment(lake, monkeypatch, tmp_path, kind, table):
+    """The call begins when one table is listed, and ends before the other one is."""
     original, begun = backup_parts._table, []
+    if kind == "quarantine that concerns no job":
+        lake = ingested_clicks(tmp_path / "other")
 
-    def table_of(table, *rest):
-        files = list(original(table, *rest))
-        if table == lake.lakehouse.events("clicks") and not begun:
-            begun.append(table)
-            (take_bob_out if kind == "quarantine" else erase_bob)(lake)
+    def table_of(path, *rest):
+        files = list(original(path, *rest))
+        if path == getattr(lake.lakehouse, table)("clicks") and not begun:
+            begun.append(path)
+            if kind == "erasure":
+                erase_bob(lake)
+            else:
+                take_out(lake, [LATE] if "no job" in kind else [LATE, JOB], ("bob", 2))
         return files
 
     monkeypatch.setattr(backup_parts, "_table", table_of)
@@ -216,7 +222,7 @@ def test_a_backup_beside_a_call_is_of_one_moment(lake, monkeypatch, tmp_path, ki
     assert begun
     restored = Lake(tmp_path / "restored")
     backups.restore(tmp_path / "backups", restored.lakehouse)
-    assert places_of(restored, "bob") == ((0, 1) if kind == "quarantine" else (0, 0))
+    assert places_of(restored, "bob") == ((0, 0) if kind == "erasure" else (0, 1))
     assert stored(restored) == stored(lake)
 
 
