@@ -97,17 +97,17 @@ def rows(
         )
     # A column of the key is never NULL where the condition leaves out such events.
     table = pa.schema([field.with_nullable(source.may_lack(field)) if field.name in key else field for field in events])
+    own = [table.field(field) for field in (*key, event_time)]
     if isinstance(keep, Highest):
         meaning = "Place among the rows of the key, from 1"
         table = table.append(column(RANK, pa.int64(), meaning, lineage=(keep.column,), nullable=False))
-    own = [table.field(field) for field in (*key, event_time)]
     number = number_of_events(counted, event_time)
     ended = Append(pa.schema([*own, number]), name=f"{name}_{keep.ended}", events=pl.col(counted).sum())
     has_deadline = keep.waits or keep.expires is not None
     state = [*own, *optional(events, (*key, event_time))] if keep.waits else [*table]
     state = pa.schema([*state, number, *([pa.field(DEADLINE, TIMESTAMP)] if has_deadline else [])])
     columns = Columns(key, event_time, tie_columns(events, key, event_time))
-    step = _Rows(keep, columns, table.names, counted, state.names, ended)
+    step = _Rows(keep, columns, table.names, counted, state.names, has_deadline, ended)
     # State keeps the number of all events of its keys, so the conservation check must not count them in an upsert table too.
     upserted = (*key, RANK) if isinstance(keep, Highest) else key
     main = Append(table) if keep.waits else Upsert(table, upserted, events=pl.lit(0), changes=changes)
@@ -123,7 +123,8 @@ def rows(
 class _Rows:
     """The step of `rows`. A row of state is one that is kept, with the number of its events; or of `First` a waiting event.
 
-    A waiting event is due at its time. The number of events of a row of `First` leaves out the one that was written.
+    A waiting event is due at its time. The number of events of a row of `First` leaves out the one that was written. A column of
+    events may be called `deadline` where rows of state have none.
     """
 
     keep: Choice
@@ -131,6 +132,7 @@ class _Rows:
     table: list[str]
     counted: str
     state: list[str]
+    has_deadline: bool
     ended: OutputTable
 
     @property
@@ -153,11 +155,11 @@ class _Rows:
         both = pl.concat([state, events.with_columns(came)], how="diagonal")
         is_ahead = pl.col(IS_NEW) & (time > clock.watermark) if keep.waits else pl.lit(value=False)
         chosen = self._kept(both.filter(~is_ahead))
-        until = pl.lit(None, pl.Datetime("us", "UTC")) if keep.expires is None else time + keep.expires
-        chosen = chosen.with_columns(until.alias(DEADLINE))
-        stays, side = (pl.col(DEADLINE) > clock.watermark).fill_null(value=True), dict[str, pl.DataFrame]()
-        if not isinstance(keep, Highest):
-            stays = pl.col(_IS_LATEST) & stays
+        stays, side = pl.lit(value=True), dict[str, pl.DataFrame]()
+        if self.has_deadline:
+            until = pl.lit(None, pl.Datetime("us", "UTC")) if keep.expires is None else time + keep.expires
+            chosen = chosen.with_columns(until.alias(DEADLINE))
+            stays = pl.col(_IS_LATEST) & (pl.col(DEADLINE) > clock.watermark).fill_null(value=True)
         if keep.expires is not None:
             ended = chosen.filter(~stays, pl.col(self.counted) > 0)
             side[self.ended.name] = ended.select(self.ended.schema.names)
@@ -178,7 +180,7 @@ class _Rows:
         number = number - chosen[IS_NEW] if isinstance(self.keep, First) else number
         rank = pl.Series(RANK, spans.place + 1, pl.Int64)
         return chosen.with_columns(
-            number, pl.Series(_IS_LATEST, spans.is_latest), *([rank] if RANK in self.table else [])
+            number, pl.Series(_IS_LATEST, spans.is_latest), *([rank] if isinstance(self.keep, Highest) else [])
         )
 
     def _written(self, chosen: pl.DataFrame, state: pl.DataFrame) -> pl.DataFrame:

@@ -49,7 +49,7 @@ NAMES = [
 
 
 # Each failed in the first batch of an operator once.
-ONCE_TAKEN = ["key", "name", "row", "other", "version", "since", "is_new"]
+ONCE_TAKEN = ["key", "name", "row", "other", "version", "since", "is_new", "rank"]
 
 
 def jobs(user: str, at: str, cents: str, tags: str) -> dict[str, Any]:
@@ -87,6 +87,7 @@ def jobs(user: str, at: str, cents: str, tags: str) -> dict[str, Any]:
         "highest": lambda: op.rows("w", source, keep=op.Highest(cents, n=2), **key),
         "first": lambda: op.rows("w", source, keep=op.First("5m"), **key),
         "last": lambda: op.rows("w", source, keep=op.Last("5m"), **key),
+        "last for ever": lambda: op.rows("w", source, keep=op.Last(), **key),
         "alert": lambda: op.alert("w", source, {"HIGH": held, "LOW": op.Held(value < 3, is_high)}, **key),
         "pattern": lambda: op.pattern("w", source, {"UP": up}, keep=[cents], **key),
         "buffer": lambda: op.buffer("w", source, 2, lambda rows, _: {"w": rows.select(user, cents)}, sent, wait="3m", **key),
@@ -134,7 +135,7 @@ def usual(operator):
 def test_a_column_of_events_may_have_any_name_or_is_refused_where_the_job_is_made(operator, record_property):
     chance, refused, wrong = random.Random(), 0, {}
     cases = [(role, name) for role in ROLES for name in NAMES if name not in ("moved", "steps")]
-    usual_faults = [(role, name) for role in ("user", "cents") for name in ONCE_TAKEN]
+    usual_faults = [(role, name) for role in ("user", "cents") for name in ONCE_TAKEN] + [("at", "deadline")]
     for role, name in cases if ALL else [*usual_faults, *chance.sample(cases, 4)]:
         names = [name if one == role else one for one in ROLES]
         if len({*names}) < len(names):
