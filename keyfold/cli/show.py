@@ -57,8 +57,8 @@ def show(
     """Print the rows of a table, or list the tables with their writers and row counts; with `--json`, a row is a line of JSON."""
     declared = declared_tables()
     if table is None:
-        if given := [name for name, value in (("--where", where), ("--columns", columns), ("--key", key)) if value]:
-            raise typer.BadParameter(f"{given[0]} needs a table: give its name, as `keyfold show` lists it")
+        if options := [name for name, value in (("--where", where), ("--columns", columns), ("--key", key)) if value]:
+            raise typer.BadParameter(f"{options[0]} needs a table: give its name, as `keyfold show` lists it")
         _list_tables(lakehouse, declared)
         return
     if table not in declared:

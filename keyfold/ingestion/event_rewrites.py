@@ -179,7 +179,7 @@ def give_up_rewrites(lakehouse: Lakehouse, stream: str) -> None:
 
 
 def prepare_index(
-    lakehouse: Lakehouse, stream: Stream, gone: pl.DataFrame, known: pl.DataFrame
+    lakehouse: Lakehouse, stream: Stream, gone: pl.DataFrame, added: pl.DataFrame
 ) -> tuple[Segment, ...] | None:
     """Write the index of ids as it is without some events, and with others, and return its segments; None if there is none.
 
@@ -187,12 +187,12 @@ def prepare_index(
         OSError: the disk is full or fails.
         DamagedArrayError: a segment of the index is damaged.
     """
-    ingest, done = existing_ingest(lakehouse, stream.name), ingest_journal(lakehouse, stream.name).last_done()
-    if not stream.event_id or ingest is None or done is None or not gone.height:
+    ingest, last = existing_ingest(lakehouse, stream.name), ingest_journal(lakehouse, stream.name).last_done()
+    if not stream.event_id or ingest is None or last is None or not gone.height:
         return None
-    live = without_ids(ingest.segments, done.segments, event_ids(stream, gone))
-    if known.height:
-        ids = event_ids(stream, known)
+    live = without_ids(ingest.segments, last.segments, event_ids(stream, gone))
+    if added.height:
+        ids = event_ids(stream, added)
         live = merge_segments(ingest.segments, [*live, write_segment(ingest.segments, ids.take(ids.sorted_order()))])
     return tuple(live)
 
@@ -200,9 +200,9 @@ def prepare_index(
 def _apply_to_records(lakehouse: Lakehouse, rewrite: EventRewrite, stream: str) -> None:
     """Change the index of ids, and write the audit: once, also if another process repeats it."""
     ingest, journal = existing_ingest(lakehouse, stream), ingest_journal(lakehouse, stream)
-    done, segments = journal.last_done(), rewrite.streams[stream].segments
-    if ingest is not None and done is not None and segments is not None:
-        journal.amend([], [done.model_copy(update={"segments": segments})])
+    last, segments = journal.last_done(), rewrite.streams[stream].segments
+    if ingest is not None and last is not None and segments is not None:
+        journal.amend([], [last.model_copy(update={"segments": segments})])
         fail_point("rewrite: ids known")
         sweep_segments(ingest.segments, {segment.name for segment in segments})
     if (entry := rewrite.audit) is not None:

@@ -98,9 +98,9 @@ def rewrite_events(
                 for name in names:
                     carry_out(lakehouse, name)
         if yes:
-            made, summaries = fill_together(lakehouse, again, options, runners)
-            tables = table_changes(lakehouse, again, made) if change.kind == "corrected" else {}
-            go_live(lakehouse, *made)
+            generations, summaries = fill_together(lakehouse, again, options, runners)
+            tables = table_changes(lakehouse, again, generations) if change.kind == "corrected" else {}
+            go_live(lakehouse, *generations)
             deleted = _ended(lakehouse, names, readers)
         elif change.kind == "corrected":
             (stream,) = streams
@@ -108,8 +108,8 @@ def rewrite_events(
                 if (corrected := rows[stream.name]).height:
                     table = view.events(stream.name)
                     commit_change(table, prepare_change(table, files_of(corrected), change.of_file(corrected)))
-                made, _ = fill_together(view, again, options, runners)
-                tables = table_changes(lakehouse, again, made)
+                generations, _ = fill_together(view, again, options, runners)
+                tables = table_changes(lakehouse, again, generations)
     if yes:
         runs = published_runs(lakehouse, again, summaries)
         end_finished(lakehouse)

@@ -50,9 +50,9 @@ class Quarantine:
         """
         self._lakehouse, self._stream = lakehouse, stream
         self._holds = holds_any(text for values in texts.values() for text in values)
-        known = all_known_files(lakehouse, stream.name)
-        landings = [source_place(lakehouse, source) for source in known if not source.startswith(PREFIX)]
-        self.names = sum(self._holds(path) and not is_erased(path) for paths in known.values() for path in paths)
+        files = all_known_files(lakehouse, stream.name)
+        landings = [source_place(lakehouse, source) for source in files if not source.startswith(PREFIX)]
+        self.names = sum(self._holds(path) and not is_erased(path) for paths in files.values() for path in paths)
         self._file = _new_names(landings, self._holds)
         self._rows = self._searched(search_lines(stream, texts, landings))
         counts = self._rows["result"].value_counts()

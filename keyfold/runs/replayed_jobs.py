@@ -64,11 +64,11 @@ def jobs_that_have_read(
 
 
 def table_changes(
-    lakehouse: Lakehouse, jobs: Sequence[KeyedJob], made: Collection[Generation]
+    lakehouse: Lakehouse, jobs: Sequence[KeyedJob], generations: Collection[Generation]
 ) -> dict[str, TableChange]:
     """Compare the tables of new generations with the live ones."""
     changes: dict[str, TableChange] = {}
-    for job, generation in zip(jobs, made, strict=True):
+    for job, generation in zip(jobs, generations, strict=True):
         for name, difference in diff_generations(job, live_of(lakehouse, job), generation).items():
             rows = difference.first_rows(0 if job.private else SHOWN)
             changes[name] = TableChange(difference.summary(), rows)

@@ -87,12 +87,12 @@ def end_rewrite(lakehouse: Lakehouse, rewrite: EventRewrite) -> int:
 
 def _forget(tables: Mapping[str, Place], identity: str, journal: Journal[Any, Any]) -> int:
     """Delete files of older versions, but those of the newest batch in a table that lacks it, as after a run that was cut off."""
-    deleted, done = 0, journal.last_done()
+    deleted, last = 0, journal.last_done()
     for name, table in tables.items():
         if is_table(table):
             taken, uncommitted = committed_batch(table, f"{identity}/{name}"), set[str]()
-            if done is not None and (taken is None or taken < done.batch):
-                uncommitted = {file.path for file in done.tables.get(name, ())}
+            if last is not None and (taken is None or taken < last.batch):
+                uncommitted = {file.path for file in last.tables.get(name, ())}
             deleted += forget(table, uncommitted)
     return deleted
 
@@ -101,5 +101,7 @@ def _live_identity(lakehouse: Lakehouse, job: str) -> str | None:
     """Return the identity of a job's live generation; None if there is none, or none that a run can continue."""
     name = live_generation_name(lakehouse, job)
     with suppress(KeyfoldError):
-        return next((one.identity for one in all_generations(lakehouse, job) if one.name == name), None)
+        return next(
+            (generation.identity for generation in all_generations(lakehouse, job) if generation.name == name), None
+        )
     return None
