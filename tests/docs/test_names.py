@@ -159,3 +159,11 @@ def test_functions_that_the_page_of_state_tools_names_are_there():
     folders = (REPOSITORY / "keyfold" / "state", REPOSITORY / "keyfold" / "runs")
     sources = {path.stem: path.read_text(encoding="utf-8") for folder in folders for path in folder.rglob("*.py")}
     assert [f"{module}.{name}" for module, name in named if f"\ndef {name}(" not in sources.get(module, "")] == []
+
+
+def test_what_test_modules_share_is_in_modules_of_its_own():
+    tests = sorted((REPOSITORY / "tests").rglob("*.py"))
+    imports_of_tests = re.compile(
+        r"^ *from tests[\w.]*\.(?:test_\w+ import|\w+ import test_)|^ *from tests import test_", re.MULTILINE
+    )
+    assert [relative(path) for path in tests if imports_of_tests.search(path.read_text(encoding="utf-8"))] == []

@@ -34,16 +34,7 @@ from keyfold.lakehouse.reading import scan_table
 from keyfold.maintenance.compaction import compact
 from keyfold.runners import Runners
 from tests.examples import examples
-from tests.keyfold.lakehouse.test_merging import (
-    KEYS,
-    NO_SPARK,
-    VALUE,
-    VALUES,
-    Rows,
-    Table,
-    merge_after_a_full_disk,
-    value,
-)
+from tests.keyfold.lakehouse.merged_table import KEYS, LOCAL, VALUE, VALUES, Rows, Table, merge_after_a_full_disk, value
 from tests.power_cuts import Cut, PowerCut
 
 SMALL = {"_RECENT": 6_000, "_SHARE": 4, "_MANY": 4}
@@ -53,7 +44,7 @@ HASHABLE = [pa.string(), pa.int64(), pa.bool_()]
 class Divided(Table):
     """A table that is divided as it grows, where its key can be, and the dictionary that it should be like."""
 
-    def merge(self, files, batch: int, spark=NO_SPARK) -> None:
+    def merge(self, files, batch: int, spark=LOCAL) -> None:
         can_be = {self.schema.field(name).type for name in self.key} <= {*HASHABLE}
         merge_files(spark, self.path, files, self.key, "job/table", batch, key_hash if can_be else None)
 
@@ -109,7 +100,7 @@ def test_any_batches_leave_the_rows_of_a_dictionary_in_leaves_that_do_not_overla
                     except PowerCut:
                         table.check()
             if then == "as before":
-                merge_files(NO_SPARK, table.path, files, table.key, "job/table", number)
+                merge_files(LOCAL, table.path, files, table.key, "job/table", number)
             else:
                 table.merge(files, number)
             table.expected |= rows

@@ -169,7 +169,7 @@ def test_what_an_erasure_erases_that_was_cut_off_and_finished_is_as_after_one_th
     remove(other)
     for one in (lake, other):
         assert not calls_left(one)
-        assert not any("bob" in str(pl.read_parquet(path).rows()) for path in files_of_tables(one))
+        assert not any("bob" in str(pl.read_parquet(str(path)).rows()) for path in files_of_tables(one))
         assert stored(one) == (REST, [])
         one.land(CLICKS, events(EVENT, ("eve", 5, 5)))
     assert stored(lake) == stored(other)
