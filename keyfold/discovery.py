@@ -110,5 +110,5 @@ def _reason(file: Path, error: Exception) -> str:
     own = [
         frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(file.parent)
     ]
-    where = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
-    return f"{file} cannot be imported: {type(error).__name__}: {error}{where}"
+    position = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+    return f"{file} cannot be imported: {type(error).__name__}: {error}{position}"

@@ -145,18 +145,18 @@ def error_in(text: str) -> KeyfoldError | OSError | None:
         >>> error_in("org.apache.spark.SparkException: ...\nkeyfold.errors.Damaged: journal 3 is gone\n\tat org.apache")
         Damaged('journal 3 is gone')
     """
-    found = re.findall(r"(?:keyfold\.errors\.(\w+)|KeyfoldError): (.*)", text)
-    if not found:
+    matches = re.findall(r"(?:keyfold\.errors\.(\w+)|KeyfoldError): (.*)", text)
+    if not matches:
         disks = re.findall(r"^\w*Error: \[Errno (\d+)\] (.*?)(?:: '(.*)')?$", text, re.MULTILINE)
         # As Polars says it.
         disks += [
-            (one[1], one[0], one[2])
-            for one in re.findall(r"^\w*Error: (.*) \(os error (\d+)\): (\S+)", text, re.MULTILINE)
+            (match[1], match[0], match[2])
+            for match in re.findall(r"^\w*Error: (.*) \(os error (\d+)\): (\S+)", text, re.MULTILINE)
         ]
         number, reason, path = disks[-1] if disks else ("0", "", "")
         return OSError(int(number), reason, path or None) if int(number) in {*OF_THE_DISK, errno.ENOENT} else None
     # A traceback gives the cause first. The error that was raised from it names the place, and is the last.
-    kind, message = found[-1]
+    kind, message = matches[-1]
     kinds = {kind.__name__: kind for kind in KeyfoldError.__subclasses__() if kind.__module__ == __name__}
     return kinds.get(kind, KeyfoldError)(message)
 
@@ -183,10 +183,10 @@ def counted(count: int, noun: str) -> str:
 _FEW = 10
 
 
-def in_few_lines(lines: Sequence[str], what: str) -> list[str]:
+def in_few_lines(lines: Sequence[str], noun: str) -> list[str]:
     """Return the first ten lines, with a line for the rest: `and 3 more files`."""
     more = len(lines) - _FEW
-    return [*lines[:_FEW], *([f"and {more:,} more {what}"] if more > 0 else [])]
+    return [*lines[:_FEW], *([f"and {more:,} more {noun}"] if more > 0 else [])]
 
 
 def first_line(error: BaseException) -> str:

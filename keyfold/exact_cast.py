@@ -18,7 +18,7 @@ _LONGEST = 100
 """Most characters of a number: 64-bit floats need 17 digits, and decimals have at most 38."""
 
 
-def exact_cast(given: pl.Series, wanted: pl.DataType) -> pl.Series:
+def exact_cast(values: pl.Series, wanted: pl.DataType) -> pl.Series:
     """Cast values to a type that is not nested; NULL for a value that the type does not have.
 
     - To an integer: 2.0 becomes 2; 2.5 becomes NULL, and so does a float of 2^53 or more (see `whole_numbers`).
@@ -32,67 +32,67 @@ def exact_cast(given: pl.Series, wanted: pl.DataType) -> pl.Series:
         >>> exact_cast(pl.Series(["1.50", "1.505"]), pl.Decimal(10, 2)).to_list()
         [Decimal('1.50'), None]
     """
-    have = given.dtype
+    have = values.dtype
     if have == pl.Null or (have == wanted and not isinstance(have, pl.Datetime)):
-        return given.cast(wanted)
+        return values.cast(wanted)
     is_time = have.is_temporal(), wanted.is_temporal()
     is_number = have.is_numeric(), wanted.is_numeric()
     if have.is_nested() or wanted.is_nested() or (True in is_time and True in is_number):
-        return pl.repeat(None, len(given), dtype=wanted, eager=True).alias(given.name)
+        return pl.repeat(None, len(values), dtype=wanted, eager=True).alias(values.name)
     make = next((make for is_kind, make in _MAKERS if is_kind(wanted)), _round_trip)
-    return make(given.str.strip_chars() if have == pl.String and wanted != pl.String else given, wanted)
+    return make(values.str.strip_chars() if have == pl.String and wanted != pl.String else values, wanted)
 
 
-def _as_text(given: pl.Series, wanted: pl.DataType) -> pl.Series:
-    return given.cast(wanted, strict=False)
+def _as_text(values: pl.Series, wanted: pl.DataType) -> pl.Series:
+    return values.cast(wanted, strict=False)
 
 
-def _as_date(given: pl.Series, wanted: pl.DataType) -> pl.Series:
-    if given.dtype == pl.String:
-        return given.str.to_date("%Y-%m-%d", strict=False)
-    return _round_trip(given, wanted)
+def _as_date(values: pl.Series, wanted: pl.DataType) -> pl.Series:
+    if values.dtype == pl.String:
+        return values.str.to_date("%Y-%m-%d", strict=False)
+    return _round_trip(values, wanted)
 
 
-def _as_bytes(given: pl.Series, wanted: pl.DataType) -> pl.Series:
+def _as_bytes(values: pl.Series, wanted: pl.DataType) -> pl.Series:
     # `json_lines` writes bytes as base64.
-    return given.str.decode("base64", strict=False) if given.dtype == pl.String else _round_trip(given, wanted)
+    return values.str.decode("base64", strict=False) if values.dtype == pl.String else _round_trip(values, wanted)
 
 
-def _as_truth(given: pl.Series, wanted: pl.DataType) -> pl.Series:
-    if given.dtype != pl.String:
-        return _round_trip(given, wanted)
-    return given.str.to_lowercase().replace_strict({"true": True, "false": False}, default=None, return_dtype=wanted)
+def _as_truth(values: pl.Series, wanted: pl.DataType) -> pl.Series:
+    if values.dtype != pl.String:
+        return _round_trip(values, wanted)
+    return values.str.to_lowercase().replace_strict({"true": True, "false": False}, default=None, return_dtype=wanted)
 
 
-def _as_time(given: pl.Series, wanted: pl.DataType) -> pl.Series:
-    if given.dtype.is_temporal() and not isinstance(given.dtype, pl.Date | pl.Datetime):
-        return _round_trip(given, wanted)
-    times = exact_times(given)
-    made = times.cast(wanted)
-    return made.set(~made.cast(times.dtype).eq_missing(times), None)
+def _as_time(values: pl.Series, wanted: pl.DataType) -> pl.Series:
+    if values.dtype.is_temporal() and not isinstance(values.dtype, pl.Date | pl.Datetime):
+        return _round_trip(values, wanted)
+    times = exact_times(values)
+    converted = times.cast(wanted)
+    return converted.set(~converted.cast(times.dtype).eq_missing(times), None)
 
 
-def _round_trip(given: pl.Series, wanted: pl.DataType) -> pl.Series:
+def _round_trip(values: pl.Series, wanted: pl.DataType) -> pl.Series:
     try:
-        made = given.cast(wanted, strict=False)
-        is_same = made.cast(given.dtype, strict=False).eq_missing(given)
+        converted = values.cast(wanted, strict=False)
+        is_same = converted.cast(values.dtype, strict=False).eq_missing(values)
     # Polars has no cast between some types, also with `strict=False`.
     except pl.exceptions.PolarsError:
-        return pl.repeat(None, len(given), dtype=wanted, eager=True)
-    return made.set(~is_same, None)
+        return pl.repeat(None, len(values), dtype=wanted, eager=True)
+    return converted.set(~is_same, None)
 
 
-def _as_float(given: pl.Series, wanted: pl.DataType) -> pl.Series:
-    if given.dtype.is_integer() or given.dtype == pl.Boolean:
-        return _round_trip(given, wanted)
-    kind, texts = wanted.base_type(), given.cast(pl.String)
-    made = texts.cast(wanted, strict=False)
+def _as_float(values: pl.Series, wanted: pl.DataType) -> pl.Series:
+    if values.dtype.is_integer() or values.dtype == pl.Boolean:
+        return _round_trip(values, wanted)
+    kind, texts = wanted.base_type(), values.cast(pl.String)
+    converted = texts.cast(wanted, strict=False)
     digits = (
         texts.str.extract(r"^[+-]?([0-9.]*)").str.replace(".", "", literal=True).str.strip_chars("0").str.len_chars()
     )
-    is_sure = (digits <= _SAFE_DIGITS[kind]) & made.is_finite() & (made.abs() >= _SMALLEST[kind])
+    is_sure = (digits <= _SAFE_DIGITS[kind]) & converted.is_finite() & (converted.abs() >= _SMALLEST[kind])
     is_sure |= texts.str.to_lowercase().str.contains(r"^[+-]?(?:nan|inf|infinity)$")
-    return _one_by_one(texts, made, is_sure, lambda number: _nearest(number, is_narrow=kind == pl.Float32))
+    return _one_by_one(texts, converted, is_sure, lambda number: _nearest(number, is_narrow=kind == pl.Float32))
 
 
 def _nearest(number: Decimal, *, is_narrow: bool) -> float | None:
@@ -113,19 +113,19 @@ def _nearest(number: Decimal, *, is_narrow: bool) -> float | None:
     return nearest if number in map(Decimal, written) else None
 
 
-def _as_decimal(given: pl.Series, wanted: pl.DataType) -> pl.Series:
+def _as_decimal(values: pl.Series, wanted: pl.DataType) -> pl.Series:
     assert isinstance(wanted, pl.Decimal)  # noqa: S101 - narrows the type; the caller has checked it
-    if not given.dtype.is_float() and given.dtype != pl.String:
-        return _round_trip(given, wanted)
-    if given.dtype.is_float():
+    if not values.dtype.is_float() and values.dtype != pl.String:
+        return _round_trip(values, wanted)
+    if values.dtype.is_float():
         # As in `whole_numbers`: from 2^53 on, several whole numbers have the same float.
-        given = given.set(given.abs() >= 2**53, None)
-    texts = given.cast(pl.String)
-    made = texts.cast(wanted, strict=False)
+        values = values.set(values.abs() >= 2**53, None)
+    texts = values.cast(pl.String)
+    converted = texts.cast(wanted, strict=False)
     is_sure = texts.str.contains(
         rf"^[+-]?[0-9]{{1,{wanted.precision - wanted.scale}}}(?:\.[0-9]{{0,{wanted.scale}}})?$"
     )
-    return _one_by_one(texts, made, is_sure, lambda number: _rounded(number, wanted.precision, wanted.scale))
+    return _one_by_one(texts, converted, is_sure, lambda number: _rounded(number, wanted.precision, wanted.scale))
 
 
 def exact_decimal(text: str, precision: int, scale: int) -> Decimal | None:
@@ -149,13 +149,13 @@ def _rounded(number: Decimal, precision: int, scale: int) -> Decimal | None:
 
 
 def _one_by_one(
-    texts: pl.Series, made: pl.Series, is_sure: pl.Series, make: Callable[[Decimal], float | Decimal | None]
+    texts: pl.Series, converted: pl.Series, is_sure: pl.Series, make: Callable[[Decimal], float | Decimal | None]
 ) -> pl.Series:
     """Keep the results that are certainly exact, and convert the other texts, which are few, in plain Python."""
     left = (~is_sure.fill_null(value=False) & texts.is_not_null()).arg_true()
     numbers = (_number(text) for text in texts.gather(left))
     again = [None if number is None else make(number) for number in numbers]
-    return made.scatter(left, pl.Series(again, dtype=made.dtype)) if len(left) else made
+    return converted.scatter(left, pl.Series(again, dtype=converted.dtype)) if len(left) else converted
 
 
 def _number(text: str) -> Decimal | None:
@@ -196,7 +196,7 @@ def whole_number(text: str) -> int | None:
     return whole if whole == number else None
 
 
-def whole_numbers(given: pl.Series, dtype: pl.DataType) -> pl.Series:
+def whole_numbers(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     """Convert values to an integer type; NULL for a value that is not exactly an integer of that type.
 
     2.0 becomes 2: pandas stores integers with gaps as floats. A float of 2^53 or more becomes NULL, since several whole
@@ -208,18 +208,18 @@ def whole_numbers(given: pl.Series, dtype: pl.DataType) -> pl.Series:
         >>> whole_numbers(pl.Series([2.0, 9007199254740993.0]), pl.Int64()).to_list()
         [2, None]
     """
-    if given.dtype.is_integer():
-        return given.cast(dtype, strict=False)
-    if given.dtype.is_float():
-        is_exact = (given.abs() <= _MAX_FLOAT[given.dtype.base_type()]) & (given == given.floor())
-        return given.set(~is_exact, None).cast(dtype, strict=False)
-    if isinstance(given.dtype, pl.Decimal):
-        whole = given.cast(dtype, strict=False)
+    if values.dtype.is_integer():
+        return values.cast(dtype, strict=False)
+    if values.dtype.is_float():
+        is_exact = (values.abs() <= _MAX_FLOAT[values.dtype.base_type()]) & (values == values.floor())
+        return values.set(~is_exact, None).cast(dtype, strict=False)
+    if isinstance(values.dtype, pl.Decimal):
+        whole = values.cast(dtype, strict=False)
         # The cast drops a fraction, so the result is compared with the given value.
-        return whole.set(whole.cast(pl.Decimal(38, given.dtype.scale)) != given, None)
-    if given.dtype == pl.String:
-        return _of_texts(given.str.strip_chars(), dtype)
-    return pl.repeat(None, len(given), dtype=dtype, eager=True).alias(given.name)
+        return whole.set(whole.cast(pl.Decimal(38, values.dtype.scale)) != values, None)
+    if values.dtype == pl.String:
+        return _of_texts(values.str.strip_chars(), dtype)
+    return pl.repeat(None, len(values), dtype=dtype, eager=True).alias(values.name)
 
 
 def _of_texts(texts: pl.Series, dtype: pl.DataType) -> pl.Series:
@@ -238,8 +238,8 @@ def _without_zeros(texts: pl.Series) -> pl.Series:
 
 def _parsed(texts: pl.Series) -> pl.Series:
     """Parse the remaining texts one by one: numbers with exponents, which are few, and texts that are no whole numbers."""
-    found = (whole_number(text) for text in texts)
-    return pl.Series([None if number is None else str(number) for number in found], dtype=pl.String)
+    numbers = (whole_number(text) for text in texts)
+    return pl.Series([None if number is None else str(number) for number in numbers], dtype=pl.String)
 
 
 _MAKERS: tuple[tuple[Callable[[pl.DataType], bool], Callable[[pl.Series, pl.DataType], pl.Series]], ...] = (

@@ -64,10 +64,10 @@ def from_extra(extra: str, module: str, *names: str) -> list[Any]:
         keyfold.errors.Misconfigured: no_such_library is not installed; install keyfold[kafka]
     """
     try:
-        found = import_module(module)
+        imported = import_module(module)
     except ModuleNotFoundError as error:
         # It may be one that the library imports: `registry` needs more of confluent_kafka's own libraries than `kafka`.
         library = (error.name or module).partition(".")[0]
         remedy = f"{library} is not installed; install keyfold[{extra}]"
         return [_Missing(name, (Exception,), {"remedy": remedy}) for name in names or (module,)]
-    return [getattr(found, name) for name in names] if names else [found]
+    return [getattr(imported, name) for name in names] if names else [imported]

@@ -98,10 +98,10 @@ def lineage_reported(
     kind = facets.job_type_job.JobTypeJobFacet(
         "STREAMING" if every else "BATCH", "KEYFOLD", jobType="JOB", producer=_PRODUCER
     )
-    read = [events.InputDataset(*one.name, facets=_columns_of(one, facets)) for one in inputs]
+    read = [events.InputDataset(*dataset.name, facets=_columns_of(dataset, facets)) for dataset in inputs]
     written = [
-        events.OutputDataset(*one.name, facets=_columns_of(one, facets) | _lineage(one, inputs, facets))
-        for one in outputs
+        events.OutputDataset(*dataset.name, facets=_columns_of(dataset, facets) | _lineage(dataset, inputs, facets))
+        for dataset in outputs
     ]
 
     def emit(state: str, **of_run: Any) -> None:
@@ -148,27 +148,27 @@ def lineage_reported(
         end()
         # Keyfold's own errors have no private values and no secrets; others are named by their type.
         said = first_line(error) if type(error).__module__.startswith("keyfold.") else type(error).__name__
-        how = "ABORT" if isinstance(error, KeyboardInterrupt) else "FAIL"
-        emit(how, errorMessage=facets.error_message_run.ErrorMessageRunFacet(said, "python", producer=_PRODUCER))
+        state = "ABORT" if isinstance(error, KeyboardInterrupt) else "FAIL"
+        emit(state, errorMessage=facets.error_message_run.ErrorMessageRunFacet(said, "python", producer=_PRODUCER))
         raise
     end()
     emit("COMPLETE")
 
 
-def _columns_of(one: Dataset, facets: Any) -> dict[str, Any]:
-    if one.schema is None:
+def _columns_of(dataset: Dataset, facets: Any) -> dict[str, Any]:
+    if dataset.schema is None:
         return {}
     module = facets.schema_dataset
     fields = [
-        module.SchemaDatasetFacetFields(column.name, str(column.type), meaning_of(column)) for column in one.schema
+        module.SchemaDatasetFacetFields(column.name, str(column.type), meaning_of(column)) for column in dataset.schema
     ]
     return {"schema": module.SchemaDatasetFacet(fields=fields, producer=_PRODUCER)}
 
 
-def _lineage(one: Dataset, inputs: Sequence[Dataset], facets: Any) -> dict[str, Any]:
+def _lineage(output: Dataset, inputs: Sequence[Dataset], facets: Any) -> dict[str, Any]:
     """Return which columns of the inputs each column depends on: those of the declared names."""
     module, fields = facets.column_lineage_dataset, {}
-    for column in one.schema or []:
+    for column in output.schema or []:
         sources = [
             module.InputField(*source.name, name)
             for name in lineage_of(column)

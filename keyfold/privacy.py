@@ -56,8 +56,8 @@ def private_columns(streams: Collection[HasPrivate], schema: pa.Schema) -> froze
     private = {name for stream in streams for name in stream.private}
     if not private:
         return frozenset()
-    known = {name for stream in streams for name in stream.schema.names}
-    return frozenset(field.name for field in schema if _is_private(known, private, field))
+    columns = {name for stream in streams for name in stream.schema.names}
+    return frozenset(field.name for field in schema if _is_private(columns, private, field))
 
 
 def masked(frame: pl.DataFrame, private: Collection[str]) -> pl.DataFrame:
@@ -80,18 +80,18 @@ def describe_error(error: BaseException, private: Collection[str]) -> str:
     if not private or isinstance(error, ShowableError):
         return f"{name}: {error}"
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
-    where = " < ".join(
+    calls = " < ".join(
         f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}" for frame in reversed(frames)
     )
-    return f"{name} at {where} (its message is hidden: it may quote values of {', '.join(sorted(private))})"
+    return f"{name} at {calls} (its message is hidden: it may quote values of {', '.join(sorted(private))})"
 
 
 @contextmanager
-def errors_without_values(what: str, private: Collection[str]) -> Iterator[None]:
+def errors_without_values(task: str, private: Collection[str]) -> Iterator[None]:
     """Replace errors that may quote a private value; if nothing is private, errors pass unchanged.
 
     Args:
-        what: names the operation in the message.
+        task: names the operation in the message.
         private: private columns of the rows that are handled.
 
     Raises:
@@ -104,9 +104,9 @@ def errors_without_values(what: str, private: Collection[str]) -> Iterator[None]
         if not private or isinstance(error, OSError | KeyfoldError):
             raise
         # From None: a traceback shows the message of the cause too.
-        raise KeyfoldError(f"{what}: {describe_error(error, private)}") from None
+        raise KeyfoldError(f"{task}: {describe_error(error, private)}") from None
 
 
-def _is_private(known: Collection[str], private: Collection[str], field: pa.Field) -> bool:
-    sources = lineage_of(field) or ((field.name,) if field.name in known else ())
+def _is_private(columns: Collection[str], private: Collection[str], field: pa.Field) -> bool:
+    sources = lineage_of(field) or ((field.name,) if field.name in columns else ())
     return not sources or any(source in private for source in sources)

@@ -70,7 +70,7 @@ def to_stored_schema(columns: Columns, never_null: Iterable[str] = ()) -> pa.Sch
     return schema
 
 
-def declared_schema(where: str, columns: Columns, never_null: Iterable[str] = ()) -> pa.Schema:
+def declared_schema(context: str, columns: Columns, never_null: Iterable[str] = ()) -> pa.Schema:
     """As `to_schema`, for an argument of a function.
 
     Raises:
@@ -79,10 +79,10 @@ def declared_schema(where: str, columns: Columns, never_null: Iterable[str] = ()
     try:
         return to_schema(columns, never_null)
     except ValueError as error:
-        raise Misconfigured(f"{where}: {error}") from None
+        raise Misconfigured(f"{context}: {error}") from None
 
 
-def stored_schema(where: str, columns: Columns, never_null: Iterable[str] = ()) -> pa.Schema:
+def stored_schema(context: str, columns: Columns, never_null: Iterable[str] = ()) -> pa.Schema:
     """As `to_stored_schema`, for an argument of a function.
 
     Raises:
@@ -91,13 +91,13 @@ def stored_schema(where: str, columns: Columns, never_null: Iterable[str] = ()) 
     try:
         return to_stored_schema(columns, never_null)
     except ValueError as error:
-        raise Misconfigured(f"{where}: {error}") from None
+        raise Misconfigured(f"{context}: {error}") from None
 
 
 def _remedy_of(kind: pa.DataType) -> str | None:
     """Return what to take in place of a type that Delta lacks; None for a type that it has."""
     if types.is_struct(kind):
-        return next((remedy for one in kind if (remedy := _remedy_of(one.type))), None)
+        return next((remedy for field in kind if (remedy := _remedy_of(field.type))), None)
     if types.is_list(kind) or types.is_large_list(kind):
         return _remedy_of(kind.value_type)
     return next((remedy for is_kind, remedy in _NOT_IN_DELTA if is_kind(kind)), None)
@@ -120,7 +120,7 @@ def _to_arrow(name: str, kind: object) -> pa.DataType:
         raise ValueError(str(error)) from None
 
 
-def arrow_type(kind: object, where: str = "a column") -> pa.DataType:
+def arrow_type(kind: object, context: str = "a column") -> pa.DataType:
     """Return the Arrow type of a type of Arrow or Polars.
 
     Raises:
@@ -134,10 +134,10 @@ def arrow_type(kind: object, where: str = "a column") -> pa.DataType:
         return kind
     if isinstance(kind, pl.DataType) or (isinstance(kind, type) and issubclass(kind, pl.DataType)):
         return _with_short_offsets(pl.Series([], dtype=kind).to_arrow().type)
-    raise Misconfigured(f"{where} has type {kind!r}; give a type of Polars (pl.Int64) or Arrow (pa.int64())")
+    raise Misconfigured(f"{context} has type {kind!r}; give a type of Polars (pl.Int64) or Arrow (pa.int64())")
 
 
-def type_of(how: pl.Expr, columns: Mapping[str, pl.DataType] | pl.Schema) -> pl.DataType:
+def type_of(expression: pl.Expr, columns: Mapping[str, pl.DataType] | pl.Schema) -> pl.DataType:
     """Return the type of an expression over columns, without evaluating it.
 
     So that modules of jobs can be imported in a process that forks: Polars' threads, which an evaluation starts, do not outlive it.
@@ -150,14 +150,14 @@ def type_of(how: pl.Expr, columns: Mapping[str, pl.DataType] | pl.Schema) -> pl.
         Int8
     """
     # Not by the schema of a lazy frame, which starts a thread too.
-    return pl.dtype_of(how).collect_dtype(dict(columns))
+    return pl.dtype_of(expression).collect_dtype(dict(columns))
 
 
-def field_of(where: str, name: str, schema: pa.Schema) -> pa.Field:
+def field_of(context: str, name: str, schema: pa.Schema) -> pa.Field:
     """Return a column of a schema, such as one that a parameter of a job names.
 
     Args:
-        where: names the declaration in the error, such as `job visits: columns`.
+        context: names the declaration in the error, such as `job visits: columns`.
         name: the column's name.
         schema: the columns that there are.
 
@@ -169,7 +169,7 @@ def field_of(where: str, name: str, schema: pa.Schema) -> pa.Field:
         DataType(string)
     """
     if name not in schema.names:
-        raise Misconfigured(f"{where}: there is no column {name}{nearest(name, schema.names)}")
+        raise Misconfigured(f"{context}: there is no column {name}{nearest(name, schema.names)}")
     return schema.field(name)
 
 
@@ -213,7 +213,7 @@ def to_name(value: str) -> str:
     return value
 
 
-def check_name(where: str, name: str) -> None:
+def check_name(context: str, name: str) -> None:
     """As `to_name`, for an argument of a function.
 
     Raises:
@@ -222,10 +222,10 @@ def check_name(where: str, name: str) -> None:
     try:
         to_name(name)
     except Unfit as error:
-        raise Misconfigured(f"{where}: name is {name!r}: {error}") from None
+        raise Misconfigured(f"{context}: name is {name!r}: {error}") from None
 
 
-def require(where: str, given: object, kinds: Any, wanted: str) -> None:
+def require(context: str, value: object, kinds: Any, wanted: str) -> None:
     """Check the type of what is declared.
 
     Raises:
@@ -236,11 +236,11 @@ def require(where: str, given: object, kinds: Any, wanted: str) -> None:
         Traceback (most recent call last):
         keyfold.errors.Misconfigured: input clicks: where is 'n > 3'; it must be an expression
     """
-    if not isinstance(given, kinds):
-        raise Misconfigured(f"{where} is {given!r}; it must be {wanted}")
+    if not isinstance(value, kinds):
+        raise Misconfigured(f"{context} is {value!r}; it must be {wanted}")
 
 
-def check_by_row(where: str, how: pl.Expr) -> None:
+def check_by_row(context: str, expression: pl.Expr) -> None:
     """Check that the value of an expression for a row is of that row alone.
 
     Raises:
@@ -252,54 +252,54 @@ def check_by_row(where: str, how: pl.Expr) -> None:
         keyfold.errors.Misconfigured: input clicks: where: col("cents").mean() takes several rows together, and a file or a \
 batch has only some of them: aggregate with an operator (`windows`, `running`), or write a step
     """
-    if (part := _of_several_rows(how)) is not None:
+    if (part := _of_several_rows(expression)) is not None:
         raise Misconfigured(
-            f"{where}: {part} takes several rows together, and a file or a batch has only some of them: aggregate with an "
+            f"{context}: {part} takes several rows together, and a file or a batch has only some of them: aggregate with an "
             "operator (`windows`, `running`), or write a step"
         )
 
 
-def _of_several_rows(how: pl.Expr) -> pl.Expr | None:
+def _of_several_rows(expression: pl.Expr) -> pl.Expr | None:
     try:
-        meta, parts = how.meta, how.meta.pop()
+        meta, parts = expression.meta, expression.meta.pop()
         if meta.eq(pl.len()):
-            return how
+            return expression
         # A row's place in a series is the row's own.
-        is_looked_up = any(one.meta.is_literal() and not one.meta.is_scalar() for one in parts)
+        is_looked_up = any(operand.meta.is_literal() and not operand.meta.is_scalar() for operand in parts)
         is_in_order = meta.is_length_preserving() and not meta.is_row_separable() and not is_looked_up
         if meta.root_names() and (meta.is_scalar() or is_in_order):
-            return how
+            return expression
     except (pl.exceptions.PolarsError, AttributeError):
         # Polars does not tell of functions of Python, and of elements of lists; before version 2 of nothing.
         return None
-    return next((found for one in parts if (found := _of_several_rows(one)) is not None), None)
+    return next((part for operand in parts if (part := _of_several_rows(operand)) is not None), None)
 
 
-def check_condition(where: str, how: object, columns: pa.Schema) -> None:
+def check_condition(context: str, expression: object, columns: pa.Schema) -> None:
     """Check that an expression is a condition on a row of these columns.
 
     Raises:
         Misconfigured: it is no expression, names another column, is not true or false, or takes several rows together.
     """
-    if not isinstance(how, pl.Expr):
-        raise Misconfigured(f"{where} is {how!r}; it must be an expression, such as pl.col('amount') > 3")
-    for name in how.meta.root_names():
-        field_of(where, name, columns)
+    if not isinstance(expression, pl.Expr):
+        raise Misconfigured(f"{context} is {expression!r}; it must be an expression, such as pl.col('amount') > 3")
+    for name in expression.meta.root_names():
+        field_of(context, name, columns)
     # Of a column alone: to tell the type of others, Polars may start threads, which a fork after an import lacks.
-    if how.meta.is_column() and not types.is_boolean(kind := columns.field(how.meta.output_name()).type):
-        raise Misconfigured(f"{where} is {how}, which is {kind}; it must be true or false")
-    check_by_row(where, how)
+    if expression.meta.is_column() and not types.is_boolean(kind := columns.field(expression.meta.output_name()).type):
+        raise Misconfigured(f"{context} is {expression}, which is {kind}; it must be true or false")
+    check_by_row(context, expression)
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
+def nearest(name: str, names: Sequence[str]) -> str:
     """Return the end of an error about an unknown name: the nearest known one, and all of them.
 
     Example:
         >>> nearest("timout", ["timeout", "delay"])
         '; did you mean timeout? There are timeout, delay'
     """
-    close = get_close_matches(name, known, n=1)
-    return f"; {f'did you mean {close[0]}? ' if close else ''}{'T' if close else 't'}here are {', '.join(known)}"
+    close = get_close_matches(name, names, n=1)
+    return f"; {f'did you mean {close[0]}? ' if close else ''}{'T' if close else 't'}here are {', '.join(names)}"
 
 
 def _with_short_offsets(kind: pa.DataType) -> pa.DataType:
@@ -311,7 +311,7 @@ def _with_short_offsets(kind: pa.DataType) -> pa.DataType:
     if types.is_large_list(kind):
         return pa.list_(_with_short_offsets(kind.value_type))
     if types.is_struct(kind):
-        return pa.struct([one.with_type(_with_short_offsets(one.type)) for one in kind])
+        return pa.struct([field.with_type(_with_short_offsets(field.type)) for field in kind])
     return kind
 
 

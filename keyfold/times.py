@@ -124,7 +124,7 @@ CALENDAR = micros(BEGINNING), micros(END)
 _DAY = 86_400_000_000
 
 
-def exact_times(given: pl.Series, zone: str = "UTC") -> pl.Series:
+def exact_times(values: pl.Series, zone: str = "UTC") -> pl.Series:
     """Convert values to UTC times of whole microseconds; NULL for a value that is not exactly one.
 
     A time without a zone is one of `zone`, where NULL is one that clocks show twice or never; a typed date is its midnight there. Text must be ISO 8601 with at least an hour; digits of the
@@ -135,7 +135,7 @@ def exact_times(given: pl.Series, zone: str = "UTC") -> pl.Series:
         >>> exact_times(texts).dt.microsecond().to_list()
         [123456, None]
     """
-    times, is_finer, has_no_zone = _times(given)
+    times, is_finer, has_no_zone = _times(values)
     times = times.set(is_finer, None)
     if zone == "UTC" or not has_no_zone.any():
         return times
@@ -157,9 +157,9 @@ def in_zone(times: pl.Series, zone: str) -> pl.Series:
     return _in_calendar(local.to_series().to_physical())
 
 
-def are_finer(given: pl.Series) -> pl.Series:
+def are_finer(values: pl.Series) -> pl.Series:
     """Return which values are times with digits below a microsecond."""
-    times, is_finer, _ = _times(given)
+    times, is_finer, _ = _times(values)
     return is_finer & times.is_not_null()
 
 
@@ -170,22 +170,22 @@ def nanoseconds_beyond(micros: Micros, nanos: Micros) -> Micros:
         return nanos - micros * np.int64(1000)
 
 
-def _times(given: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
+def _times(values: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
     """Return the times, cut to microseconds, which values were cut, and which have no zone; the latter undefined without a time."""
-    never = pl.repeat(value=False, n=len(given), dtype=pl.Boolean, eager=True)
-    if isinstance(given.dtype, pl.Datetime):
-        ticks, has_no_zone = given.to_physical(), ~never if given.dtype.time_zone is None else never
-        if given.dtype.time_unit == "ns":
+    never = pl.repeat(value=False, n=len(values), dtype=pl.Boolean, eager=True)
+    if isinstance(values.dtype, pl.Datetime):
+        ticks, has_no_zone = values.to_physical(), ~never if values.dtype.time_zone is None else never
+        if values.dtype.time_unit == "ns":
             return _in_calendar(ticks // 1000), (ticks % 1000 != 0).fill_null(value=False), has_no_zone
-        if given.dtype.time_unit == "ms":
+        if values.dtype.time_unit == "ms":
             ticks = ticks.set(~ticks.is_between(CALENDAR[0] // 1000, CALENDAR[1] // 1000), None) * 1000
         return _in_calendar(ticks), never, has_no_zone
-    if given.dtype == pl.Date:  # a typed date means its midnight; a text without an hour may be a cut time
-        days = given.to_physical().cast(pl.Int64)
+    if values.dtype == pl.Date:  # a typed date means its midnight; a text without an hour may be a cut time
+        days = values.to_physical().cast(pl.Int64)
         return _in_calendar(days.set(days.abs() > CALENDAR[1] // _DAY, None) * _DAY), never, ~never
-    if given.dtype != pl.String:
-        return pl.repeat(None, len(given), dtype=pl.Datetime("us", "UTC"), eager=True), never, never
-    parts = given.str.strip_chars().str.extract_groups(_TIME).struct.unnest()
+    if values.dtype != pl.String:
+        return pl.repeat(None, len(values), dtype=pl.Datetime("us", "UTC"), eager=True), never, never
+    parts = values.str.strip_chars().str.extract_groups(_TIME).struct.unnest()
     number = {
         name: parts[name].fill_null("0").cast(pl.Int64)
         for name in ("hour", "minute", "second", "ohour", "ominute")
@@ -248,11 +248,11 @@ def parsed_duration(text: str) -> timedelta | None:
         >>> parsed_duration("1.5h")
         datetime.timedelta(seconds=5400)
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|d)\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h|d)\s*", text)
+    if match is None:
         return None
     try:
-        return timedelta(**{_UNITS[found[2]]: float(found[1])})
+        return timedelta(**{_UNITS[match[2]]: float(match[1])})
     except OverflowError:
         raise ValueError(f"longer than any may be, which is {LONGEST.days:,} days") from None
 
@@ -290,7 +290,7 @@ def to_silence(value: timedelta | str) -> timedelta:
     return silence
 
 
-def as_duration(where: str, value: timedelta | str) -> timedelta:
+def as_duration(context: str, value: timedelta | str) -> timedelta:
     """As `to_duration`, for an argument of a function.
 
     Raises:
@@ -299,7 +299,7 @@ def as_duration(where: str, value: timedelta | str) -> timedelta:
     try:
         return to_duration(value)
     except Unfit as error:
-        raise Misconfigured(f"{where} is {value if isinstance(value, timedelta) else repr(value)}: {error}") from None
+        raise Misconfigured(f"{context} is {value if isinstance(value, timedelta) else repr(value)}: {error}") from None
 
 
 def duration_text(duration: timedelta) -> str:

@@ -1,13 +1,13 @@
 """Declare validated values: frozen dataclasses of pydantic, whose errors say where, which field, what it is, and what fits.
 
-A field has the type that it holds. With `given(converter=…)` it takes what the converter takes, such as `"30m"` for a duration, and type
+A field has the type that it holds. With `argument(converter=…)` it takes what the converter takes, such as `"30m"` for a duration, and type
 checkers see both. Nothing else is coerced. A converter or validator raises ValueError: `Unfit` if the value is to be quoted.
 
     >>> from datetime import timedelta
     >>> @declaration("timeout of {name}")
     ... class Timeout:
     ...     name: str
-    ...     after: timedelta = given(converter=to_duration)
+    ...     after: timedelta = argument(converter=to_duration)
     >>> Timeout("visits", "90s").after
     datetime.timedelta(seconds=90)
     >>> Timeout("visits", "soon")
@@ -35,7 +35,7 @@ from keyfold.errors import Misconfigured, Unfit
 from keyfold.schemas import nearest, to_names, to_schema
 from keyfold.times import to_duration
 
-__all__ = ["Record", "Unfit", "declaration", "given", "optional", "to_duration", "validated"]
+__all__ = ["Record", "Unfit", "argument", "declaration", "optional", "to_duration", "validated"]
 
 _Class = TypeVar("_Class", bound=type)
 _Taken = TypeVar("_Taken")
@@ -55,7 +55,7 @@ class Record(BaseModel):
 
 
 @overload
-def given(
+def argument(
     *,
     converter: Callable[[_Taken], _Held],
     default: _Held = ...,
@@ -66,10 +66,10 @@ def given(
 
 
 @overload
-def given(*, default: Any = ..., default_factory: Any = ..., fits: str = "", metadata: Any = None) -> Any: ...
+def argument(*, default: Any = ..., default_factory: Any = ..., fits: str = "", metadata: Any = None) -> Any: ...
 
 
-def given(*, converter: Any = None, fits: str = "", metadata: Any = None, **default: Any) -> Any:
+def argument(*, converter: Any = None, fits: str = "", metadata: Any = None, **default: Any) -> Any:
     """Declare a field of a `declaration`.
 
     Args:
@@ -108,12 +108,12 @@ def never_null(columns: str, *, by: Sequence[str]) -> Any:
     return model_validator(mode="before")(prepare)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(given, dataclasses.field))
-def declaration(where: str | Callable[[Mapping[str, Any]], str]) -> Callable[[_Class], _Class]:
+@dataclass_transform(frozen_default=True, field_specifiers=(argument, dataclasses.field))
+def declaration(context: str | Callable[[Mapping[str, Any]], str]) -> Callable[[_Class], _Class]:
     """Make a class a frozen dataclass whose fields are validated when it is made.
 
     Args:
-        where: names the value in errors, with fields in braces; or makes that name of the arguments.
+        context: names the value in errors, with fields in braces; or makes that name of the arguments.
 
     The class raises:
         Misconfigured: an argument is unknown, missing, or does not fit.
@@ -143,7 +143,7 @@ def declaration(where: str | Callable[[Mapping[str, Any]], str]) -> Callable[[_C
                     validate(self, *args, **named)
             except ValidationError as error:
                 faults = _faults(error, arguments, fits, f"{class_.__name__} has no argument")
-                raise Misconfigured(f"{_where(where, arguments)}: {faults}") from None
+                raise Misconfigured(f"{_named(context, arguments)}: {faults}") from None
 
         declared.__init__ = init
         return declared
@@ -154,7 +154,7 @@ def declaration(where: str | Callable[[Mapping[str, Any]], str]) -> Callable[[_C
 def validated(
     model: type[_Model],
     values: Mapping[str, Any],
-    where: str,
+    context: str,
     *,
     noun: str = "argument",
     says: Callable[[str], str] = str,
@@ -165,7 +165,7 @@ def validated(
     Args:
         model: the model.
         values: its values, by field.
-        where: names them in errors.
+        context: names them in errors.
         noun: what a field is called.
         says: returns the name that a field has where the values come from.
         quotes: whether errors repeat a value, which may be a secret.
@@ -185,13 +185,13 @@ def validated(
     except ValidationError as error:
         fits = dict.fromkeys(model.model_fields, "")
         faults = _faults(error, values, fits, f"{model.__name__} has no {noun}", says, quotes=quotes)
-        raise Misconfigured(f"{where}: {faults}" if where else faults) from None
+        raise Misconfigured(f"{context}: {faults}" if context else faults) from None
 
 
-def _where(where: str | Callable[[Mapping[str, Any]], str], arguments: Mapping[str, Any]) -> str:
-    if callable(where):
-        return where(arguments)
-    return re.sub(r"\{(\w+)\}", lambda name: str(arguments.get(name[1], "")), where).rstrip()
+def _named(context: str | Callable[[Mapping[str, Any]], str], arguments: Mapping[str, Any]) -> str:
+    if callable(context):
+        return context(arguments)
+    return re.sub(r"\{(\w+)\}", lambda name: str(arguments.get(name[1], "")), context).rstrip()
 
 
 def _faults(

@@ -69,12 +69,12 @@ def summary(target: str) -> str:
     """Return the first line of a command's docstring, or of its module's if it is no function, without importing it."""
     module, _, name = target.partition(":")
     package, *parts = module.split(".")
-    found = find_spec(package)
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
         return ""
-    source = Path(found.submodule_search_locations[0], *parts).with_suffix(".py")
+    source = Path(spec.submodule_search_locations[0], *parts).with_suffix(".py")
     tree = ast.parse(source.read_text(encoding="utf-8")) if source.is_file() else ast.Module([], [])
-    functions = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == name]
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
     return (ast.get_docstring(functions[0] if functions else tree) or "").partition("\n")[0]
 
 

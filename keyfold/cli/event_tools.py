@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from keyfold.cli.options import given_pairs, known, one_of
+from keyfold.cli.options import given_pairs, look_up, one_of
 from keyfold.cli.state_tools import Who, Why, Yes, author_of, build_live_job, compared, following, working
 from keyfold.cli.terminal import report
 from keyfold.keyed.generation.live_record import live_generation_name
@@ -97,7 +97,7 @@ def quarantine(
 @contextmanager
 def _tool(lakehouse: Lakehouse, name: str) -> Iterator[tuple[tuple[Lakehouse, Stream, list[KeyedJob]], dict[str, Any]]]:
     """Yield what a tool works on, with all jobs that have a live generation, and its options."""
-    declared = known("stream", name, project_streams())
+    declared = look_up("stream", name, project_streams())
     names = [job for job in project_jobs() if live_generation_name(lakehouse, job) is not None]
     jobs = [build_live_job(lakehouse, job) for job in names]
     with working(lakehouse, name) as work:

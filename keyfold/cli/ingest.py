@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from keyfold import ingestion, runs
-from keyfold.cli.options import Continuous, Every, Metrics, RunnerChoice, known, one_of, runners_for
+from keyfold.cli.options import Continuous, Every, Metrics, RunnerChoice, look_up, one_of, runners_for
 from keyfold.cli.terminal import progress_of, report, until_signal, warn
 from keyfold.errors import KeyfoldError, counted
 from keyfold.ingestion.drift import find_drift, newest_files
@@ -61,7 +61,7 @@ def ingest(
     runner: RunnerChoice = None,
 ) -> None:
     """Read new files or messages into events.STREAM and quarantine.STREAM."""
-    declared = known("stream", stream, project_streams())
+    declared = look_up("stream", stream, project_streams())
     continuous = continuous or every is not None or metrics is not None
     if continuous and (rebuild or reread_changed):
         raise typer.BadParameter(
@@ -73,14 +73,14 @@ def ingest(
     if not rebuild:  # a rebuild reads the folders and topics of earlier runs
         require_landing(*read)
     with runners_for(runner, lakehouse.home) as runners, progress_of("ingest") as show:
-        how = {"settle": timedelta(seconds=settle), "on_batch": show, "runners": runners}
+        options = {"settle": timedelta(seconds=settle), "on_batch": show, "runners": runners}
         if rebuild:
-            summary = ingestion.rebuild(*read, **how)
+            summary = ingestion.rebuild(*read, **options)
             warn([f"jobs that have read events.{stream} start over now: `keyfold run JOB --full-refresh`"])
         elif continuous:
-            summary = ingest_continuously(*read, **how, **until_stopped)
+            summary = ingest_continuously(*read, **options, **until_stopped)
         else:
-            summary = runs.ingest(*read, reread_changed=reread_changed, **how)
+            summary = runs.ingest(*read, reread_changed=reread_changed, **options)
     warn(summary.describe())
     report(summary, _ingest_text(summary))
 
@@ -104,7 +104,7 @@ def drift(
     ] = None,
 ) -> None:
     """Show the columns that the newest landing files have and a stream does not."""
-    declared = known("stream", stream, project_streams())
+    declared = look_up("stream", stream, project_streams())
     place = to_place(source) if source is not None else landing_folder(lakehouse, stream)
     if not place.exists():
         raise KeyfoldError(f"{place} does not exist: give a file, or a folder of files, with --from")
@@ -116,5 +116,5 @@ def drift(
     if declared.private:
         # In a file without a header, the first row's values are taken for names.
         files = {file: [f"({len(names):,} not shown: {MASK})"] for file, names in files.items()}
-    found = {"stream": stream, "files": files, "unreadable": {str(file): why for file, why in unreadable.items()}}
-    report(found, None if files or unreadable else f"{stream} has every column")
+    summary = {"stream": stream, "files": files, "unreadable": {str(file): why for file, why in unreadable.items()}}
+    report(summary, None if files or unreadable else f"{stream} has every column")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from keyfold.cli.options import known
+from keyfold.cli.options import look_up
 from keyfold.cli.state_reading import all_jobs
 from keyfold.cli.terminal import print_rows
 from keyfold.ingestion import ingest_journal
@@ -48,7 +48,7 @@ def health(
     """
     streams, jobs = project_streams(), project_jobs()
     for name in names or ():
-        known("job or stream", name, {**jobs, **streams})
+        look_up("job or stream", name, {**jobs, **streams})
     check_lakehouse_is_there(lakehouse)
     chosen = names or [*streams, *jobs]
     sampled = sample(
@@ -74,7 +74,7 @@ def journal(
     """Print the last batches of a job or of a stream's ingest. The next run resumes unfinished batches."""
     project, jobs = project_if_any(), all_jobs(lakehouse)
     streams = [*(project.streams if project else ()), *(folder.name for folder in lakehouse.home.glob("ingest/*"))]
-    known("job or stream", name, {**jobs, **dict.fromkeys(streams)})
+    look_up("job or stream", name, {**jobs, **dict.fromkeys(streams)})
     live = None if name in streams else live_generation(lakehouse, name)
     journal_ = ingest_journal(lakehouse, name) if name in streams else live and live.journal
     batches = [asdict(batch) for batch in journal_.history(last)] if journal_ else []

@@ -78,34 +78,38 @@ def as_command(function: Callable[..., None]) -> Callable[..., None]:
     A parameter `lakehouse` becomes the option `--home`.
     """
     declared = inspect.signature(function).parameters
-    taken = {name: one.replace(kind=Parameter.KEYWORD_ONLY) for name, one in declared.items() if name != "lakehouse"}
+    taken = {
+        name: parameter.replace(kind=Parameter.KEYWORD_ONLY)
+        for name, parameter in declared.items()
+        if name != "lakehouse"
+    }
     if "lakehouse" in declared:
         taken["home"] = Parameter("home", Parameter.KEYWORD_ONLY, default=".keyfold", annotation=Home)
     taken["module"] = Parameter("module", Parameter.KEYWORD_ONLY, default="", annotation=Module)
     taken["as_json"] = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
 
-    def command(*, module: str, as_json: bool, **given: Any) -> None:
+    def command(*, module: str, as_json: bool, **arguments: Any) -> None:
         token = AS_JSON.set(as_json)
         try:
             with failures(), definitions_at(module):
                 if "lakehouse" in declared:
-                    given["lakehouse"] = Lakehouse(given.pop("home"))
-                function(**given)
+                    arguments["lakehouse"] = Lakehouse(arguments.pop("home"))
+                function(**arguments)
         finally:
             AS_JSON.reset(token)
 
     command.__doc__, command.__name__ = function.__doc__, function.__name__
     command.__signature__ = inspect.Signature(list(taken.values()))  # type: ignore[attr-defined]
-    command.__annotations__ = {name: one.annotation for name, one in taken.items()}
+    command.__annotations__ = {name: parameter.annotation for name, parameter in taken.items()}
     return command
 
 
-def given_pairs(option: str, given: list[str] | None) -> list[tuple[str, str]]:
+def given_pairs(option: str, texts: list[str] | None) -> list[tuple[str, str]]:
     """Parse the values of an option, each `name=value`. In a dictionary of them, the last value of a name counts."""
-    for text in given or ():
+    for text in texts or ():
         if not text.partition("=")[0].strip() or "=" not in text:
             raise typer.BadParameter(f"{option} {text!r}: write it as name=value")
-    return [(name.strip(), value) for name, _, value in (text.partition("=") for text in given or ())]
+    return [(name.strip(), value) for name, _, value in (text.partition("=") for text in texts or ())]
 
 
 def one_of(kind: Literal["streams", "jobs"]) -> str:
@@ -114,7 +118,7 @@ def one_of(kind: Literal["streams", "jobs"]) -> str:
     return f"The {kind[:-1]}." if project is None else f"One of: {', '.join(getattr(project, kind))}."
 
 
-def known(kind: str, name: str, among: Mapping[str, T]) -> T:
+def look_up(kind: str, name: str, among: Mapping[str, T]) -> T:
     """Return the value of a name.
 
     Args:

@@ -12,7 +12,7 @@ from keyfold.cli.options import (
     Parameters,
     RunnerChoice,
     given_pairs,
-    known,
+    look_up,
     one_of,
     runners_for,
 )
@@ -61,33 +61,36 @@ def run(
     runner: RunnerChoice = None,
 ) -> None:
     """Run a keyed job over the new events of its streams."""
-    declared, given = known("job", job, project_jobs()), dict(given_pairs("--param", param))
+    declared, parameters = look_up("job", job, project_jobs()), dict(given_pairs("--param", param))
     continuous = continuous or every is not None or metrics is not None
     with usage_faults():
-        reached = parse_time("--advance-to", advance_to)
-        mode = FullRefresh(reached) if full_refresh or with_consumers else Incremental(reached)
+        time = parse_time("--advance-to", advance_to)
+        mode = FullRefresh(time) if full_refresh or with_consumers else Incremental(time)
         if continuous and mode != Incremental():
             raise KeyfoldError(
                 "a continuous run takes no --advance-to, --full-refresh or --with-consumers: leave them out, or run without --continuous, --every and --metrics"
             )
     of_generation = live_parameters(lakehouse, job, mode)
     with usage_faults():
-        keyed_job = build_job(declared, given, of_generation)
+        keyed_job = build_job(declared, parameters, of_generation)
     if isinstance(mode, FullRefresh):
-        refuse_to_forget(lakehouse, declared, given)
+        refuse_to_forget(lakehouse, declared, parameters)
     until_stopped = until_signal(every, metrics) if continuous else {}
     with runners_for(runner, lakehouse.home) as runners, progress_of(job) as report_progress:
-        how: Any = {"options": RunOptions(on_batch=lambda progress, _: report_progress(progress)), "runners": runners}
+        options: Any = {
+            "options": RunOptions(on_batch=lambda progress, _: report_progress(progress)),
+            "runners": runners,
+        }
         if with_consumers and isinstance(mode, FullRefresh):
             consumers = consumers_of(lakehouse, job, project_jobs())
-            done = refresh_with_consumers(lakehouse, keyed_job, consumers, mode, **how)
+            summaries = refresh_with_consumers(lakehouse, keyed_job, consumers, mode, **options)
         elif continuous:
-            done = [run_continuously(lakehouse, keyed_job, **until_stopped, **how)]
+            summaries = [run_continuously(lakehouse, keyed_job, **until_stopped, **options)]
         else:
-            done = [run_job(lakehouse, keyed_job, mode, **how)]
-    warn(line for one in done for line in one.warnings)
-    summary, *consumer_runs = map(run_summary, done)
-    report(summary, "\n".join(map(run_text, done)), consumers=consumer_runs)
+            summaries = [run_job(lakehouse, keyed_job, mode, **options)]
+    warn(line for summary in summaries for line in summary.warnings)
+    summary, *consumer_runs = map(run_summary, summaries)
+    report(summary, "\n".join(map(run_text, summaries)), consumers=consumer_runs)
 
 
 def verify(
@@ -102,21 +105,21 @@ def verify(
 
     The events that show it are written to `test_counterexample.py`, as a test.
     """
-    declared = known("job", job, project_jobs())
-    tables = {name: read_table(lakehouse, one.table) for name, one in declared.inputs.items()} if sample else {}
+    declared = look_up("job", job, project_jobs())
+    tables = {name: read_table(lakehouse, input_.table) for name, input_ in declared.inputs.items()} if sample else {}
     rows = {
-        name: one.head(100_000).collect().sample(fraction=1, shuffle=True, seed=0).head(500)
-        for name, one in tables.items()
+        name: table.head(100_000).collect().sample(fraction=1, shuffle=True, seed=0).head(500)
+        for name, table in tables.items()
     }
-    found = find_counterexample(declared, rows, rounds=rounds)
-    if found is None:
+    counterexample = find_counterexample(declared, rows, rounds=rounds)
+    if counterexample is None:
         same = f"{job}: one answer, whatever the order, the runs, the slices and the files, in {rounds} rounds"
         report({"job": job, "rounds": rounds}, same)
         return
     file = Path("test_counterexample.py")
-    file.write_text(found.as_test(), encoding="utf-8")
-    events = sum(len(rows) for run in found.runs for rows in run.values())
+    file.write_text(counterexample.as_test(), encoding="utf-8")
+    events = sum(len(rows) for run in counterexample.runs for rows in run.values())
     raise KeyfoldError(
-        f"{job}: the answer differs when the same events come {found.way}; {file} has {events} of them, and fails until "
-        f"the job gives one answer:\n{found.difference}"
+        f"{job}: the answer differs when the same events come {counterexample.way}; {file} has {events} of them, and fails until "
+        f"the job gives one answer:\n{counterexample.difference}"
     )

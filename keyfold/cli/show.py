@@ -10,7 +10,7 @@ import pyarrow as pa
 import typer
 from deltalake import DeltaTable
 
-from keyfold.cli.options import known, one_of
+from keyfold.cli.options import look_up, one_of
 from keyfold.cli.terminal import AS_JSON, cell, print_rows, print_table, visible
 from keyfold.errors import InvalidData, NotFound, first_line
 from keyfold.keyed.job.parameters import describe_parameters
@@ -62,7 +62,7 @@ def show(
         _list_tables(lakehouse, declared)
         return
     if table not in declared:
-        known("table", table, {**declared, **lakehouse.tables()})
+        look_up("table", table, {**declared, **lakehouse.tables()})
     path = lakehouse.table(table)
     chosen = ChosenRows(
         where, tuple(columns.split(",")) if columns else None, tuple(key or ()), _key_of(table) if key else ()
@@ -213,7 +213,7 @@ def _list_tables(lakehouse: Lakehouse, declared: Mapping[str, str]) -> None:
 
 
 def _list_parameters(lakehouse: Lakehouse, job: str) -> None:
-    declared = known("job", job, project_jobs())
+    declared = look_up("job", job, project_jobs())
     live = {name: value for name, (value, _) in own_parameters(lakehouse, declared).items()}
     described = describe_parameters(declared.parameter_fields)
     rows = [parameter._asdict() | {"live": live.get(parameter.name)} for parameter in described]

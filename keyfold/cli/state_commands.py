@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from keyfold.cli.options import as_command, known
+from keyfold.cli.options import as_command, look_up
 from keyfold.cli.state_reading import FORMS, LIVE, all_jobs, list_, read, state_rows, stats
 from keyfold.cli.state_tools import Job, Yes, bootstrap, edit, following, move, require_lakehouse
 from keyfold.cli.terminal import report
@@ -35,7 +35,7 @@ def diff(
     ] = None,
 ) -> None:
     """Compare two states of a job, or its state and a table: keys added, removed and changed."""
-    difference = _diff(lakehouse, known("job", job, all_jobs(lakehouse)), before, after)
+    difference = _diff(lakehouse, look_up("job", job, all_jobs(lakehouse)), before, after)
     samples: dict[str, Any] = {"samples": difference.first_rows(rows)} if rows else {}
     written = asdict(write_state(difference, to)) if to is not None else None
     report(difference.summary(), **samples, written=written)

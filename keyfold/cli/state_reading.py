@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from keyfold.cli.options import known
+from keyfold.cli.options import look_up
 from keyfold.cli.terminal import print_rows, report
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.contract import KeyedJob
@@ -43,7 +43,7 @@ def read(
     to: To = None,
 ) -> None:
     """Read the rows of a job's state: print them as lines of JSON, or write them to Parquet files."""
-    rows = state_rows(lakehouse, known("job", job, all_jobs(lakehouse)), state, key or ())
+    rows = state_rows(lakehouse, look_up("job", job, all_jobs(lakehouse)), state, key or ())
     rows = rows if columns is None else chosen_columns(rows, columns)
     if to is not None:
         report(write_state(rows, to))
@@ -69,7 +69,7 @@ def stats(
     state: State = LIVE,
 ) -> None:
     """Print statistics of a job's state: rows, keys, bytes, skew over key groups, timers."""
-    report(state_statistics(lakehouse, state_rows(lakehouse, known("job", job, all_jobs(lakehouse)), state)))
+    report(state_statistics(lakehouse, state_rows(lakehouse, look_up("job", job, all_jobs(lakehouse)), state)))
 
 
 def state_rows(lakehouse: Lakehouse, job: KeyedJob | str, state: str, keys: Iterable[str] = ()) -> StateRows:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 import polars as pl
 import typer
 
-from keyfold.cli.options import Parameters, given_pairs, known, runners_for
+from keyfold.cli.options import Parameters, given_pairs, look_up, runners_for
 from keyfold.cli.terminal import AS_JSON, progress_of, report, usage_faults
 from keyfold.errors import Misconfigured
 from keyfold.journal.audit import Author
@@ -39,10 +39,10 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it; without it, only show w
 
 
 @contextmanager
-def working(lakehouse: Lakehouse, what: str) -> Iterator[dict[str, Any]]:
+def working(lakehouse: Lakehouse, task: str) -> Iterator[dict[str, Any]]:
     """Yield the arguments `options` and `runners` of a tool, whose progress is shown, in a folder that is a lakehouse."""
     require_lakehouse(lakehouse)
-    with runners_for(None, lakehouse.home) as runners, progress_of(what) as report_progress:
+    with runners_for(None, lakehouse.home) as runners, progress_of(task) as report_progress:
         yield {"options": RunOptions(on_batch=lambda progress, _: report_progress(progress)), "runners": runners}
 
 
@@ -88,8 +88,8 @@ def bootstrap(
         at, version = parse_time("--watermark", watermark), _version(from_version)
         wanted = seeding.Bootstrap(source, dict(given_pairs("--map", mapping)), at, version)
     keyed_job = build_live_job(lakehouse, job, param)
-    with working(lakehouse, job) as how:
-        seeded = seeding.bootstrap(lakehouse, keyed_job, wanted, yes=yes, runners=how["runners"])
+    with working(lakehouse, job) as run_arguments:
+        seeded = seeding.bootstrap(lakehouse, keyed_job, wanted, yes=yes, runners=run_arguments["runners"])
     report(seeded, **following(yes))
 
 
@@ -98,8 +98,8 @@ def move(
 ) -> None:
     """Move a job's state and tables into a new generation that fits the job's present schemas and parameters."""
     keyed_job = build_live_job(lakehouse, job, param)
-    with working(lakehouse, job) as how:
-        moved = moving.move(lakehouse, keyed_job, partitions, yes=yes, runners=how["runners"])
+    with working(lakehouse, job) as run_arguments:
+        moved = moving.move(lakehouse, keyed_job, partitions, yes=yes, runners=run_arguments["runners"])
     rows = {"state_rows_before": moved.rows_before, "state_rows": moved.rows, "table_rows": moved.table_rows}
     report({"job": job, "generation": moved.generation.name, **rows, **following(yes)})
 
@@ -110,22 +110,22 @@ def plan(job: Job, lakehouse: Lakehouse, param: Parameters = None, partitions: P
     Other code of a step is the author's to judge: a run goes on with it, and `keyfold try` shows its effect.
     """
     keyed_job = build_live_job(lakehouse, job, param)
-    found, own = moving.plan_change(lakehouse, keyed_job, partitions), own_parameters(lakehouse, keyed_job)
-    given = [word for one in param or () for word in ("--param", one)]
+    planned, own = moving.plan_change(lakehouse, keyed_job, partitions), own_parameters(lakehouse, keyed_job)
+    options = [word for text in param or () for word in ("--param", text)]
     number = [] if partitions is None else ["--partitions", str(partitions)]
-    refresh = lakehouse.command("run", job, "--full-refresh", *given)
+    refresh = lakehouse.command("run", job, "--full-refresh", *options)
     following = {
-        "free": lakehouse.command("run", job, *given),
-        "judge": f"{lakehouse.command('try', job, 'BRANCH', *given)} to see what would change; "
-        f"{lakehouse.command('run', job, *given)}",
-        "move": lakehouse.command("state", "move", job, *given, *number),
-        "refresh": f"{lakehouse.command('try', job, 'BRANCH', *given)} to see what would change; {refresh}",
+        "free": lakehouse.command("run", job, *options),
+        "judge": f"{lakehouse.command('try', job, 'BRANCH', *options)} to see what would change; "
+        f"{lakehouse.command('run', job, *options)}",
+        "move": lakehouse.command("state", "move", job, *options, *number),
+        "refresh": f"{lakehouse.command('try', job, 'BRANCH', *options)} to see what would change; {refresh}",
     }
     live = {name: now for name, (now, _) in own.items()}
-    summary = asdict(found)
+    summary = asdict(planned)
     if not AS_JSON.get():
-        summary["changes"] = [str(change) for change in found.changes]
-    report(summary, live_parameters=live, next=following[found.verdict])
+        summary["changes"] = [str(change) for change in planned.changes]
+    report(summary, live_parameters=live, next=following[planned.verdict])
 
 
 def edit(
@@ -148,8 +148,8 @@ def edit(
         raise typer.BadParameter("give either --set COLUMN=EXPR or --remove")
     wanted = editing.Edit(tuple(key), dict(given_pairs("--set", corrections)), author_of(who, why))
     keyed_job = build_live_job(lakehouse, job)
-    with working(lakehouse, job) as how:
-        edited = editing.edit_state(lakehouse, keyed_job, wanted, yes=yes, runners=how["runners"])
+    with working(lakehouse, job) as run_arguments:
+        edited = editing.edit_state(lakehouse, keyed_job, wanted, yes=yes, runners=run_arguments["runners"])
     rows = {"before": edited.rows_before, "after": edited.rows_after}
     report({"job": job, **rows}, batch=edited.batch, **following(yes))
 
@@ -166,9 +166,9 @@ def try_(
     with usage_faults():
         span = {"since": parse_time("--since", since), "until": parse_time("--until", until)}
     keyed_job = build_live_job(lakehouse, job, param)
-    with working(lakehouse, job) as how:
-        trial = promoting.try_job(lakehouse, keyed_job, branch, **span, **how)
-        tables = {name: compared(one.summary(), one.first_rows(_SHOWN)) for name, one in trial.tables.items()}
+    with working(lakehouse, job) as run_arguments:
+        trial = promoting.try_job(lakehouse, keyed_job, branch, **span, **run_arguments)
+        tables = {name: compared(table.summary(), table.first_rows(_SHOWN)) for name, table in trial.tables.items()}
     summary = {"job": job, "branch": branch, "live": trial.live, "events": trial.run.counts.events}
     report(summary, tables=tables, next=lakehouse.command("promote", job, branch))
 
@@ -189,24 +189,24 @@ def promote(
     build_live_job(lakehouse, job)
     runs = list[JobRun]()
     if with_consumers:
-        with working(lakehouse, job) as how:
+        with working(lakehouse, job) as run_arguments:
             consumers = consumers_of(lakehouse, job, project_jobs())
-            live, runs = promote_with_consumers(lakehouse, job, branch, consumers, **how)
+            live, runs = promote_with_consumers(lakehouse, job, branch, consumers, **run_arguments)
     else:
         live = promoting.promote(lakehouse, job, branch)
-    report({"job": job, "branch": branch, "generation": live.name}, consumers=[run_summary(one) for one in runs])
+    report({"job": job, "branch": branch, "generation": live.name}, consumers=[run_summary(run) for run in runs])
 
 
-def build_live_job(lakehouse: Lakehouse, name: str, given: list[str] | None = None) -> KeyedJob:
+def build_live_job(lakehouse: Lakehouse, name: str, parameters: list[str] | None = None) -> KeyedJob:
     """Build the job with the given parameters (`name=value`); the others are those of its live generation.
 
     Raises:
         typer.BadParameter: the project has no such job, or a parameter's value is invalid.
         KeyfoldError: the live generation is missing.
     """
-    declared, of_generation = known("job", name, project_jobs()), live_parameters(lakehouse, name)
+    declared, of_generation = look_up("job", name, project_jobs()), live_parameters(lakehouse, name)
     with usage_faults():
-        built = build_job(declared, dict(given_pairs("--param", given)), of_generation)
+        built = build_job(declared, dict(given_pairs("--param", parameters)), of_generation)
     require_lakehouse(lakehouse)
     return built
 
@@ -233,4 +233,6 @@ def _version(text: str | None) -> seeding.ReadFrom | None:
 
 def compared(counts: Counts, rows: pl.DataFrame) -> dict[str, Any]:
     """Return how a table differs from the live one, with the first rows that differ."""
-    return {name: one for name, one in asdict(counts).items() if name not in ("before", "after")} | {"samples": rows}
+    return {name: count for name, count in asdict(counts).items() if name not in ("before", "after")} | {
+        "samples": rows
+    }

@@ -34,12 +34,12 @@ AS_JSON = ContextVar("as_json", default=False)
 """Whether this process prints for programs (`--json`)."""
 
 
-def report(made: object, text: str | None = None, **more: Any) -> None:
+def report(result: object, text: str | None = None, **more: Any) -> None:
     """Print what a command made, a mapping or a dataclass, with more values.
 
     As one line of JSON with `--json`; else as text, by default each of its values below its name.
     """
-    summary = {**(made if isinstance(made, Mapping) else asdict(cast(Any, made))), **more}
+    summary = {**(result if isinstance(result, Mapping) else asdict(cast(Any, result))), **more}
     if AS_JSON.get():
         print(json.dumps(summary, default=_as_json))
     else:
@@ -130,10 +130,10 @@ def usage_faults() -> Iterator[None]:
 
 
 @contextmanager
-def progress_of(what: str) -> Iterator[Callable[[Progress], None]]:
+def progress_of(task: str) -> Iterator[Callable[[Progress], None]]:
     """Show how much is done on standard error if that is a terminal."""
-    with Console(stderr=True).status(message(f"{what}: planning")) as status:
-        yield lambda progress: status.update(message(f"{what}: {progress.describe()}"))
+    with Console(stderr=True).status(message(f"{task}: planning")) as status:
+        yield lambda progress: status.update(message(f"{task}: {progress.describe()}"))
 
 
 def warn(warnings: Iterable[str]) -> None:
@@ -184,8 +184,8 @@ def _of_the_store(error: StoreError) -> str:
     """Return what is wrong with the settings if the store still does not answer, else the store's own error."""
     try:
         check_reachable(error.place)
-    except KeyfoldError as found:
-        return str(found)
+    except KeyfoldError as setting_error:
+        return str(setting_error)
     return str(error)
 
 
@@ -214,8 +214,10 @@ def visible(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(
-        one.encode("unicode_escape").decode() if category(one) in _INVISIBLE and one not in keep else one
-        for one in text
+        character.encode("unicode_escape").decode()
+        if category(character) in _INVISIBLE and character not in keep
+        else character
+        for character in text
     )
 
 

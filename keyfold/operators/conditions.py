@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from keyfold.keyed.job.step import DEADLINE
 from keyfold.operators.ordering import Ordered
 from keyfold.times import to_duration
-from keyfold.validation import declaration, given
+from keyfold.validation import argument, declaration
 
 KEY, NAME, SUBJECT, ROW = "#key", "#name", "#subject", "#row"
 """Columns of this module's frames: numbers of keys and rows, and whose condition it is. Columns of events may have their names without #."""
@@ -39,8 +39,8 @@ class Held:
 
     begins: pl.Expr
     ends: pl.Expr
-    held_for: timedelta = given(converter=to_duration, default=timedelta(0))
-    cool_down: timedelta = given(converter=to_duration, default=timedelta(0))
+    held_for: timedelta = argument(converter=to_duration, default=timedelta(0))
+    cool_down: timedelta = argument(converter=to_duration, default=timedelta(0))
 
 
 @declaration("listed")

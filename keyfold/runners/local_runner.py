@@ -29,7 +29,7 @@ class LocalRunner:
             return list(pool.map(function, items))
 
     def exchange(
-        self, read: OnBatches, numbers: range, shuffled: pa.Schema, partitions: int, work: OnBatches, made: pa.Schema
+        self, read: OnBatches, numbers: range, shuffled: pa.Schema, partitions: int, work: OnBatches, output: pa.Schema
     ) -> pa.Table:
         """As `Runner.exchange`."""
         rows: dict[int, list[pa.RecordBatch]] = defaultdict(list)
@@ -37,15 +37,15 @@ class LocalRunner:
         # By Polars: for `pa.array`, pyarrow imports pandas if it is there, which takes 0.4 s.
         asked = [pa.RecordBatch.from_arrays([pl.Series(share, dtype=pl.Int64).to_arrow()], ["id"]) for share in shares]
         with ThreadPoolExecutor(self.parallelism) as pool:
-            for batches in pool.map(lambda one: list(read(iter([one]))), asked):
+            for batches in pool.map(lambda batch: list(read(iter([batch]))), asked):
                 # A slice copies nothing.
                 for batch in batches:
                     for row, label in enumerate(batch.column(PARTITION).to_pylist()):
                         rows[label].append(batch.slice(row, 1))
             labels = sorted(rows)
             mine = [labels[task :: self.parallelism] for task in range(self.parallelism)]
-            worked = pool.map(lambda share: list(work(one for label in share for one in rows.pop(label))), mine)
-            return pa.Table.from_batches([one for results in worked for one in results], made)
+            worked = pool.map(lambda share: list(work(batch for label in share for batch in rows.pop(label))), mine)
+            return pa.Table.from_batches([batch for results in worked for batch in results], output)
 
     def check_shared(self, folder: Place, *, writable: bool = True) -> None:
         """Do nothing: tasks run in this process."""

@@ -44,7 +44,7 @@ class Runner(Protocol):
         ...
 
     def exchange(
-        self, read: OnBatches, numbers: range, shuffled: pa.Schema, partitions: int, work: OnBatches, made: pa.Schema
+        self, read: OnBatches, numbers: range, shuffled: pa.Schema, partitions: int, work: OnBatches, output: pa.Schema
     ) -> pa.Table:
         """Read in tasks, shuffle the rows by `PARTITION`, and work on all rows of a label in one task.
 
@@ -53,8 +53,8 @@ class Runner(Protocol):
             numbers: numbers of the splits to read.
             shuffled: columns of the rows to shuffle, with `PARTITION`.
             partitions: number of tasks after the shuffle.
-            work: takes all rows of the labels of a task, in any order, and returns rows of `made`, which must be few.
-            made: columns of the result.
+            work: takes all rows of the labels of a task, in any order, and returns rows of `output`, which must be few.
+            output: columns of the result.
 
         Raises:
             Exception: a task failed; the text of the error quotes the task's error.

@@ -43,14 +43,14 @@ def check_folder(folder: Place, on_nodes: Callable[[Look], list[tuple[str, str, 
             file.unlink(missing_ok=True)
 
 
-def _check_each(folder: Place, found: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    if wrong := sorted({f"node {node}: {fault}" for node, fault, _ in found if fault}):
+def _check_each(folder: Place, looks: list[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    if wrong := sorted({f"node {node}: {fault}" for node, fault, _ in looks if fault}):
         raise Misconfigured(
             f"{folder} is not shared with Spark's workers ({'; '.join(wrong)}); mount one file system at that path on all "
             "nodes, where the executors' user may read and write this user's files; if it is in a bucket, let every node "
             "reach the store"
         )
-    return [(node, written) for node, _, written in found]
+    return [(node, written) for node, _, written in looks]
 
 
 def _writer(folder: Place, token: str) -> Look:

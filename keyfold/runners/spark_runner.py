@@ -72,7 +72,7 @@ class SparkRunner:
         return [pickle.loads(row.result) for row in rows]  # noqa: S301 - pickled by our tasks
 
     def exchange(
-        self, read: OnBatches, numbers: range, shuffled: pa.Schema, partitions: int, work: OnBatches, made: pa.Schema
+        self, read: OnBatches, numbers: range, shuffled: pa.Schema, partitions: int, work: OnBatches, output: pa.Schema
     ) -> pa.Table:
         """As `Runner.exchange`."""
         tasks = min(len(numbers), self.parallelism)
@@ -81,9 +81,9 @@ class SparkRunner:
             rows = self._session.range(numbers.start, numbers.stop, 1, tasks)
             # With a number of partitions, so that Spark does not coalesce them.
             rows = rows.mapInArrow(_in_worker(read), from_arrow_schema(shuffled)).repartition(partitions, PARTITION)
-            return rows.mapInArrow(_in_worker(work), from_arrow_schema(made)).collect()
+            return rows.mapInArrow(_in_worker(work), from_arrow_schema(output)).collect()
 
-        return pa.Table.from_pylist([row.asDict() for row in self._call(collect)], made)
+        return pa.Table.from_pylist([row.asDict() for row in self._call(collect)], output)
 
     def check_shared(self, folder: Place, *, writable: bool = True) -> None:
         """As `Runner.check_shared`; folders that were checked before are not checked again."""

@@ -36,13 +36,13 @@ def versions() -> dict[str, str]:
     import pyspark  # noqa: PLC0415 - only when it ships or checks
 
     # On a worker, pyspark is part of Spark, and not an installed distribution.
-    found = {"Python": f"{sys.version_info.major}.{sys.version_info.minor}", "pyspark": pyspark.__version__}
+    numbers = {"Python": f"{sys.version_info.major}.{sys.version_info.minor}", "pyspark": pyspark.__version__}
     for name in NEEDED_BY_WORKERS:
         try:
-            found[name] = version(name)
+            numbers[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "none"
-    return found
+            numbers[name] = "none"
+    return numbers
 
 
 def check_worker(loader: Any) -> None:

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from keyfold.schemas import to_names
 from keyfold.stream.refined import Refinable
-from keyfold.validation import declaration, given
+from keyfold.validation import argument, declaration
 
 
 @declaration("table {name}")
@@ -32,7 +32,7 @@ class JobTable(Refinable):
     job: str
     name: str
     schema: pa.Schema
-    private: tuple[str, ...] = given(converter=to_names, default=())
+    private: tuple[str, ...] = argument(converter=to_names, default=())
     are_changes: bool = False
     # As a `Stream` has them: no row of a job's table has its arrival for a time.
     missing_time: ClassVar[Literal["quarantine"]] = "quarantine"

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from keyfold.errors import Misconfigured
 from keyfold.schemas import check_by_row, require, to_names
-from keyfold.validation import declaration, given
+from keyfold.validation import argument, declaration
 
 
 @declaration("a part")
@@ -28,7 +28,7 @@ class PartOf:
         (True, True)
     """
 
-    columns: tuple[str, ...] = given(converter=to_names)
+    columns: tuple[str, ...] = argument(converter=to_names)
     parts: int
 
     def expression(self) -> pl.Expr:

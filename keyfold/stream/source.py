@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from keyfold.schemas import to_names
-from keyfold.validation import declaration, given
+from keyfold.validation import argument, declaration
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -68,9 +68,9 @@ class Source:
         ('device.id',)
     """
 
-    names: tuple[str, ...] = given(converter=to_names, default=())
+    names: tuple[str, ...] = argument(converter=to_names, default=())
     path: bool = False
-    time: tuple[str, ...] = given(converter=_to_formats, default=())
+    time: tuple[str, ...] = argument(converter=_to_formats, default=())
     _: KW_ONLY
     json: bool = False
     place: bool = False
@@ -162,11 +162,11 @@ def read_schema(columns: Iterable[tuple[str, pa.DataType]]) -> pa.Schema:
     """
     flat = list(dict.fromkeys(columns))
     fields = [pa.field(name, kind) for name, kind in flat if EACH not in path_of(name)]
-    known = {name for name, _ in flat}
+    names = {name for name, _ in flat}
     root = _Node()
     for name, kind in flat:
         path = path_of(name)
-        if len(path) > 1 and path[0] not in known:
+        if len(path) > 1 and path[0] not in names:
             root.put(path, kind)
     return pa.schema([*fields, *root.fields()])
 

@@ -16,7 +16,7 @@ from keyfold.stream.nested import check_nested
 from keyfold.stream.refined import Refinable
 from keyfold.stream.source import INGESTED_AT, ISO, TIME_UNITS, TIMESTAMP, Path, Source, list_of, read_schema
 from keyfold.times import to_duration
-from keyfold.validation import declaration, given, never_null, optional
+from keyfold.validation import argument, declaration, never_null, optional
 
 
 @declaration("rule {reason}")
@@ -121,22 +121,22 @@ class Stream(Refinable):
         ['user', 'at', 'ingested_at']
     """
 
-    name: str = given(converter=to_name)
-    schema: pa.Schema = given(converter=_to_columns)
+    name: str = argument(converter=to_name)
+    schema: pa.Schema = argument(converter=_to_columns)
     event_time: str
     missing_time: Literal["quarantine", "arrival"] = "quarantine"
     description: str = ""
     sources: Mapping[str, Source] = field(default_factory=dict)
-    ignored: tuple[str, ...] = given(converter=to_names, default=())
-    missing: tuple[str, ...] = given(converter=to_names, default=())
+    ignored: tuple[str, ...] = argument(converter=to_names, default=())
+    missing: tuple[str, ...] = argument(converter=to_names, default=())
     format: FileFormat = field(default_factory=FileFormat)
-    event_id: tuple[str, ...] = given(converter=to_names, default=())
-    rules: tuple[Rule, ...] = given(converter=_to_rules, default=())
-    duplicate_window: timedelta = given(converter=to_duration, default=timedelta(days=7))
-    future_bound: timedelta = given(converter=to_duration, default=timedelta(days=1))
-    max_age: timedelta | None = given(converter=optional(to_duration), default=None)
+    event_id: tuple[str, ...] = argument(converter=to_names, default=())
+    rules: tuple[Rule, ...] = argument(converter=_to_rules, default=())
+    duplicate_window: timedelta = argument(converter=to_duration, default=timedelta(days=7))
+    future_bound: timedelta = argument(converter=to_duration, default=timedelta(days=1))
+    max_age: timedelta | None = argument(converter=optional(to_duration), default=None)
     done_marker: bool = False
-    private: tuple[str, ...] = given(converter=to_names, default=())
+    private: tuple[str, ...] = argument(converter=to_names, default=())
     max_line_bytes: int = 16 << 20
     max_file_bytes: int = 8 << 30
 
@@ -157,10 +157,10 @@ class Stream(Refinable):
             "sources": tuple(self.sources),
             "private": self.private,
         }
-        for argument, columns in named.items():
+        for field_name, columns in named.items():
             if lacking := [column for column in columns if column not in self.schema.names]:
                 raise ValueError(
-                    f"{argument} names {', '.join(lacking)}, which its schema does not have; it has {', '.join(self.schema.names)}"
+                    f"{field_name} names {', '.join(lacking)}, which its schema does not have; it has {', '.join(self.schema.names)}"
                 )
 
     def _check_times(self) -> None:

@@ -130,7 +130,9 @@ def _in_object(value: Any) -> Iterable[Any]:
         return ()
     # The steps of operators have all in their fields; a hand-written one may also name constants in its methods.
     methods = (
-        () if package == "keyfold" else (one for one in vars(type(value)).values() if isinstance(one, FunctionType))
+        ()
+        if package == "keyfold"
+        else (member for member in vars(type(value)).values() if isinstance(member, FunctionType))
     )
     is_record = dataclasses.is_dataclass(value)
     fields = {field.name for field in dataclasses.fields(value)} if is_record else getattr(value, "__dict__", {})

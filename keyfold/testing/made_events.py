@@ -84,8 +84,8 @@ def drawn_silences(job: KeyedJob) -> list[timedelta]:
 
 def first_readers(job: KeyedJob) -> dict[str, str]:
     """Return for each input the first one that reads its table: a stream may be joined with itself."""
-    first = {one.table: name for name, one in reversed([*job.inputs.items()])}
-    return {name: first[one.table] for name, one in job.inputs.items()}
+    first = {input_.table: name for name, input_ in reversed([*job.inputs.items()])}
+    return {name: first[input_.table] for name, input_ in job.inputs.items()}
 
 
 def _event(job: KeyedJob, name: str, sample: Mapping[str, pl.DataFrame], chance: random.Random) -> dict[str, object]:
@@ -108,19 +108,19 @@ _MADE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[random.Random], obje
 )
 
 
-def _value(field: pa.Field, chance: random.Random, where: str) -> object:
+def _value(field: pa.Field, chance: random.Random, input_name: str) -> object:
     kind = field.type
     if field.nullable and chance.random() < 0.2:
         return None
     if types.is_list(kind):
-        return [_value(kind.value_field, chance, where) for _ in range(chance.randint(0, 3))]
+        return [_value(kind.value_field, chance, input_name) for _ in range(chance.randint(0, 3))]
     if types.is_struct(kind):
-        return {one.name: _value(one, chance, where) for one in kind}
+        return {member.name: _value(member, chance, input_name) for member in kind}
     make = next((make for is_kind, make in _MADE if is_kind(kind)), None)
     if make is not None or field.nullable:
         return None if make is None else make(chance)
     raise Misconfigured(
-        f"input {where}: no values of {field.name} are made, which is {kind}; give a sample of its events"
+        f"input {input_name}: no values of {field.name} are made, which is {kind}; give a sample of its events"
     )
 
 

@@ -51,9 +51,9 @@ def play(
         # As the engine's plans do it: no cut among late events, which must reach the state of their key in one call.
         for events, until in slices(job, run, [cut for cut in cuts if cut > harness.watermark]):
             # A slice ends before `until`, and what the next slice brings must not be late.
-            reached = None if until is None else until - MICROSECOND - declared.watermark_delay
+            watermark = None if until is None else until - MICROSECOND - declared.watermark_delay
             copies = in_one_frame(job, events)
-            harness.batch(combined(job, copies, parts), now, advance_to=reached)
+            harness.batch(combined(job, copies, parts), now, advance_to=watermark)
             restart(harness)
             # Count copies by the lists of keys, and not by the copies that were made.
             came = events.select(declared.taken).item() if declared.exploded is not None else copies.height
@@ -114,16 +114,16 @@ def _check_count(job: KeyedJob, harness: TestHarness, read: int) -> None:
         raise AssertionError(f"job {job.name}: {read:,} events were passed in, and tables and state have {counted:,}")
 
 
-def assert_same(job: KeyedJob, one: TestHarness, other: TestHarness) -> None:
+def assert_same(job: KeyedJob, first: TestHarness, second: TestHarness) -> None:
     """Check that two plays of the same events led to exactly the same tables and state.
 
     Raises:
         AssertionError: they differ.
     """
     for table in job.tables:
-        actual, expected = (_rows_of(harness, job, table) for harness in (one, other))
+        actual, expected = (_rows_of(harness, job, table) for harness in (first, second))
         assert_frame_equal(actual, expected, check_row_order=False, check_exact=True)
-    assert_frame_equal(one.state, other.state, check_row_order=False, check_exact=True)
+    assert_frame_equal(first.state, second.state, check_row_order=False, check_exact=True)
 
 
 def _rows_of(harness: TestHarness, job: KeyedJob, table: OutputTable) -> pl.DataFrame:

@@ -136,11 +136,11 @@ def _shuffled(job: KeyedJob, harness: TestHarness, frames: Mapping[str, pl.DataF
     if len(job.inputs) > 1 or job.only_input.combine is None:
         harness.batch(mixed, now)
         return
-    one, (rows,) = job.only_input, mixed.values()
-    newest = rows[time_in(one, rows)].max()
+    input_, (rows,) = job.only_input, mixed.values()
+    newest = rows[time_in(input_, rows)].max()
     # Events that the condition leaves out advance event time too.
-    reached = newest - one.watermark_delay if isinstance(newest, datetime) else None
-    harness.batch(combined(job, in_one_frame(job, mixed), 2), now, reached)
+    watermark = newest - input_.watermark_delay if isinstance(newest, datetime) else None
+    harness.batch(combined(job, in_one_frame(job, mixed), 2), now, watermark)
 
 
 def _in_slices(job: KeyedJob, harness: TestHarness, frames: Mapping[str, pl.DataFrame], now: datetime) -> None:
@@ -226,31 +226,31 @@ def _difference(job: KeyedJob, runs: Sequence[Rows], way: str, between: timedelt
     expected = _played(job, frames, _in_order, between, end)
     try:
         if way == IN_FILES:
-            found = _by_engine(job, frames, end)
+            actual = _by_engine(job, frames, end)
         elif way in DIVISIONS:
-            found = _played(job, DIVISIONS[way](job, frames), _in_order, between, end)
+            actual = _played(job, DIVISIONS[way](job, frames), _in_order, between, end)
         else:
-            found = _played(job, frames, WAYS[way], between, end)
+            actual = _played(job, frames, WAYS[way], between, end)
         for name, rows in expected.items():
-            assert_frame_equal(found[name].select(rows.columns), rows, check_row_order=False, check_exact=True)
+            assert_frame_equal(actual[name].select(rows.columns), rows, check_row_order=False, check_exact=True)
     except AssertionError as error:
         return str(error)
     return ""
 
 
 def _frames(job: KeyedJob, run: Rows) -> dict[str, pl.DataFrame]:
-    kinds = {name: pl.Schema(one.stream.event_schema) for name, one in job.inputs.items()}
+    kinds = {name: pl.Schema(input_.stream.event_schema) for name, input_ in job.inputs.items()}
     rows = {name: run.get(first, []) for name, first in first_readers(job).items()}
     return {name: pl.DataFrame(list(rows[name]), schema=kind, orient="row") for name, kind in kinds.items()}
 
 
-def _smallest(found: Counterexample, job: KeyedJob) -> Counterexample:
+def _smallest(example: Counterexample, job: KeyedJob) -> Counterexample:
     """Leave out events, one after the other, for as long as the answers differ."""
-    runs = [{name: list(rows) for name, rows in run.items()} for run in found.runs]
+    runs = [{name: list(rows) for name, rows in run.items()} for run in example.runs]
     places = [(run, name, row) for run, of in enumerate(runs) for name, rows in of.items() for row in range(len(rows))]
     for run, name, row in reversed(places):
-        fewer = [{one: list(rows) for one, rows in of.items()} for of in runs]
+        fewer = [{name: list(rows) for name, rows in of.items()} for of in runs]
         del fewer[run][name][row]
-        if difference := _difference(job, fewer, found.way, found.between):
-            runs, found = fewer, replace(found, runs=fewer, difference=difference)
-    return found
+        if difference := _difference(job, fewer, example.way, example.between):
+            runs, example = fewer, replace(example, runs=fewer, difference=difference)
+    return example

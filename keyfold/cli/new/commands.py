@@ -70,9 +70,9 @@ def add(
     """Add a stream as in a sample file to the project, with its job, checks and tests."""
     with usage_faults():
         check_name(name)
-    for what, one, known in (("stream", name, project_streams()), ("job", job_of(name), project_jobs())):
-        if one in known:
-            raise KeyfoldError(f"a {what} named {one!r} exists; choose another name")
+    for kind, chosen, declared in (("stream", name, project_streams()), ("job", job_of(name), project_jobs())):
+        if chosen in declared:
+            raise KeyfoldError(f"a {kind} named {chosen!r} exists; choose another name")
     commands = (f"python -m pytest tests/test_{name}.py", f"keyfold ingest {name} --from FOLDER")
     following = [*commands, f"keyfold run {job_of(name)}"]
     _write(project_folder(), name, "add", sample, (time, key), {}, following)
@@ -119,7 +119,7 @@ def _try(texts: Mapping[Path, str], name: str, sample: Path) -> tuple[int, list[
     try:
         for rows in islice(parse_file(stream_of(texts, name), sample, datetime.now(UTC)), 2):
             accepted += rows.accepted.height
-            reasons += [f"line {one.line}: {one.reason}" for one in rows.rejects]
+            reasons += [f"line {reject.line}: {reject.reason}" for reject in rows.rejects]
     except UnreadableFileError as error:
         raise KeyfoldError(f"{sample}: {error}") from None
     if not accepted:

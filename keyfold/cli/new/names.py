@@ -45,10 +45,10 @@ def column_names(labels: Sequence[str]) -> list[str]:
             name = f"column_{name}"
         if name in _TAKEN_BY_TABLES:
             name = f"event_{name}"
-        found, number = name, 2
-        while found in names:
-            found, number = f"{name}_{number}", number + 1
-        names.append(found)
+        unique, number = name, 2
+        while unique in names:
+            unique, number = f"{name}_{number}", number + 1
+        names.append(unique)
     return names
 
 
@@ -62,7 +62,7 @@ def words(name: str) -> list[str]:
 def quoted(text: str) -> str:
     """Write a string literal, in the quotes that need fewer escapes, as ruff would."""
     quote = "'" if text.count('"') > text.count("'") else '"'
-    return quote + "".join(_escaped(one, quote) for one in text) + quote
+    return quote + "".join(_escaped(character, quote) for character in text) + quote
 
 
 def bracketed(begin: str, parts: Sequence[str], end: str, indent: int) -> str:
@@ -71,12 +71,12 @@ def bracketed(begin: str, parts: Sequence[str], end: str, indent: int) -> str:
     comma = "," if len(parts) == 1 and begin.endswith(("=(", " (")) else ""
     line = f"{space}{begin}{', '.join(parts)}{comma}{end}"
     # Ruff counts wide characters as two columns.
-    if len(line) + sum(unicodedata.east_asian_width(one) in "WF" for one in line) <= _LINE:
+    if len(line) + sum(unicodedata.east_asian_width(character) in "WF" for character in line) <= _LINE:
         return line
     return f"{space}{begin}\n" + "".join(f"{space}    {part},\n" for part in parts) + f"{space}{end}"
 
 
-def _escaped(one: str, quote: str) -> str:
-    if one in ("\\", quote):
-        return f"\\{one}"
-    return one if one.isprintable() else repr(one)[1:-1]
+def _escaped(character: str, quote: str) -> str:
+    if character in ("\\", quote):
+        return f"\\{character}"
+    return character if character.isprintable() else repr(character)[1:-1]

@@ -176,8 +176,8 @@ def _source(column: Column) -> str:
 
 def _format(form: FileFormat) -> list[str]:
     changed = {name: value for name, value in vars(form).items() if value != getattr(FileFormat, name)}
-    given = [f"{name}={quoted(value)}" for name, value in changed.items()]
-    return [bracketed("format=FileFormat(", given, "),", 4)] if given else []
+    arguments = [f"{name}={quoted(value)}" for name, value in changed.items()]
+    return [bracketed("format=FileFormat(", arguments, "),", 4)] if arguments else []
 
 
 def _tuple(argument: str, values: list[str]) -> list[str]:

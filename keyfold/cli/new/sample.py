@@ -67,7 +67,7 @@ class Column:
     @property
     def _words(self) -> list[str]:
         spoken = [words(name) for name in (self.raw, *(field.name for field in fields_of(self.kind)))]
-        return [one for each in spoken for one in (*each, *map("_".join, pairwise(each)))]
+        return [word for each in spoken for word in (*each, *map("_".join, pairwise(each)))]
 
     @property
     def may_be_key(self) -> bool:
@@ -98,7 +98,9 @@ class Proposal:
     @property
     def private(self) -> list[Column]:
         """The columns that are proposed as private."""
-        return [one for one in self.read if (one.is_private_as_key if one is self.key else one.is_private)]
+        return [
+            column for column in self.read if (column.is_private_as_key if column is self.key else column.is_private)
+        ]
 
     @property
     def needed(self) -> list[Column]:
@@ -120,29 +122,29 @@ def propose(path: Path, time: str | None = None, key: str | None = None) -> Prop
     """
     sample = _sample(path)
     columns = list(_columns(sample.rows))
-    found = {column.name: column for column in columns if column.kind is not None}
+    typed = {column.name: column for column in columns if column.kind is not None}
     chosen = INGESTED_AT
-    if time != ARRIVAL or ARRIVAL in found:
-        times = [column for column in found.values() if column.kind == TIMESTAMP]
+    if time != ARRIVAL or ARRIVAL in typed:
+        times = [column for column in typed.values() if column.kind == TIMESTAMP]
         values = f"COLUMN, COLUMN=FORMAT or {ARRIVAL}"
-        timed = _timed(found, time) if time else _only(times, list(found.values()), "time", values)
-        found[timed.name], chosen = timed, timed.name
-    keys = [column for column in found.values() if column.may_be_key and column.name != chosen]
+        timed = _timed(typed, time) if time else _only(times, list(typed.values()), "time", values)
+        typed[timed.name], chosen = timed, timed.name
+    keys = [column for column in typed.values() if column.may_be_key and column.name != chosen]
     texts = [column for column in keys if column.kind == pa.string()]
-    named = _named(found, key) if key else _only(texts, keys, "key", "COLUMN")
+    named = _named(typed, key) if key else _only(texts, keys, "key", "COLUMN")
     if named not in keys:
         raise KeyfoldError(
             f"--key {key}: a key is text, a whole number or a truth value, in every row, and not the event time; "
             f"candidates: {_listed(keys)}"
         )
-    return Proposal([found.get(one.name, one) for one in columns], chosen, named, sample.format)
+    return Proposal([typed.get(column.name, column) for column in columns], chosen, named, sample.format)
 
 
-def _only(fit: Sequence[Column], others: Sequence[Column], what: str, value: str) -> Column:
+def _only(fit: Sequence[Column], others: Sequence[Column], role: str, value: str) -> Column:
     if len(fit) == 1:
         return fit[0]
     raise KeyfoldError(
-        f"the sample has {len(fit) or 'no'} columns that are plainly the {what}: choose with --{what} {value}; "
+        f"the sample has {len(fit) or 'no'} columns that are plainly the {role}: choose with --{role} {value}; "
         f"candidates: {_listed(fit or others)}"
     )
 
@@ -152,15 +154,15 @@ def _listed(columns: Sequence[Column]) -> str:
 
 
 def _named(columns: dict[str, Column], name: str) -> Column:
-    found = next((one for one in columns.values() if name in (one.name, one.raw)), None)
-    if found is None:
+    match = next((column for column in columns.values() if name in (column.name, column.raw)), None)
+    if match is None:
         raise KeyfoldError(f"the sample has no column {name!r} that ingest reads; it has {', '.join(columns)}")
-    return found
+    return match
 
 
 def _timed(columns: dict[str, Column], text: str) -> Column:
     """Return the column of `COLUMN` or `COLUMN=FORMAT` as one of times."""
-    is_raw = any(text == one.raw for one in columns.values())
+    is_raw = any(text == column.raw for column in columns.values())
     name, form = (text, "") if is_raw or "=" not in text else text.rsplit("=", 1)
     column = _named(columns, name)
     values = column.values.drop_nulls()
@@ -186,8 +188,8 @@ def _sample(path: Path) -> Sample:
 
 
 def _columns(rows: pl.DataFrame) -> Iterator[Column]:
-    found = list(_flat(rows))
-    for name, (raw, values, json) in zip(column_names([raw for raw, _, _ in found]), found, strict=True):
+    parts = list(_flat(rows))
+    for name, (raw, values, json) in zip(column_names([raw for raw, _, _ in parts]), parts, strict=True):
         yield Column(name, raw, pa.string() if json else _kind(values), values, json=json)
 
 
@@ -221,8 +223,8 @@ def _kind(values: pl.Series) -> pa.DataType | None:
     if kind.is_numeric() and kind not in (pl.Int128, pl.UInt128):
         return pa.int64() if kind.is_integer() else pa.float64()
     texts = dict.fromkeys((pl.Categorical, pl.Enum, pl.Null), pa.string())
-    known = {pl.Boolean: pa.bool_(), pl.Datetime: TIMESTAMP, pl.Date: pa.date32(), **texts}
-    return known.get(kind.base_type())
+    types = {pl.Boolean: pa.bool_(), pl.Datetime: TIMESTAMP, pl.Date: pa.date32(), **texts}
+    return types.get(kind.base_type())
 
 
 def _kind_of_texts(texts: pl.Series) -> pa.DataType:

@@ -11,7 +11,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs.health import STALE
 from keyfold.stream import Stream
-from keyfold.validation import declaration, given, to_duration
+from keyfold.validation import argument, declaration, to_duration
 
 Plot = Callable[[Lakehouse], Mapping[str, dg.MetadataValue]]
 
@@ -56,8 +56,8 @@ class JobAssets:
     priority: int = 1
     owners: Sequence[str] = ()
     late_asset: bool = False
-    most_late: float = given(converter=_to_share, default=MOST_LATE)
-    stale_after: timedelta = given(converter=to_duration, default=STALE)
+    most_late: float = argument(converter=_to_share, default=MOST_LATE)
+    stale_after: timedelta = argument(converter=to_duration, default=STALE)
 
 
 @declaration(lambda arguments: f"StreamAssets of {_name(arguments.get('stream'))}")
@@ -84,6 +84,6 @@ class StreamAssets:
 
     stream: Stream
     quarantine_asset: bool = False
-    most_quarantined: float = given(converter=_to_share, default=MOST_QUARANTINED)
+    most_quarantined: float = argument(converter=_to_share, default=MOST_QUARANTINED)
     severity: dg.AssetCheckSeverity | None = None
     blocking: bool = False

@@ -25,7 +25,7 @@ from keyfold.stream.refined import (
     roots_of,
 )
 from keyfold.times import to_duration, to_silence
-from keyfold.validation import declaration, given, optional
+from keyfold.validation import argument, declaration, optional
 
 INPUT = "input"
 """Reserved column of events of several inputs, and of their late table: the name of the row's input."""
@@ -90,13 +90,13 @@ class Input:
         ['card', 'at']
     """
 
-    source: Stream | JobTable | Refined = given(converter=_to_source)
+    source: Stream | JobTable | Refined = argument(converter=_to_source)
     at: str = ""
     _: KW_ONLY
-    delay: timedelta | None = given(converter=optional(to_duration), default=None)
-    final_at: pl.Expr | str | None = given(default=None, fits="a column's name, an expression, or STEP_DECIDES")
-    columns: pa.Schema | tuple[str, ...] | None = given(converter=optional(_to_columns), default=None)
-    idle_timeout: timedelta | None = given(converter=optional(to_silence), default=None)
+    delay: timedelta | None = argument(converter=optional(to_duration), default=None)
+    final_at: pl.Expr | str | None = argument(default=None, fits="a column's name, an expression, or STEP_DECIDES")
+    columns: pa.Schema | tuple[str, ...] | None = argument(converter=optional(_to_columns), default=None)
+    idle_timeout: timedelta | None = argument(converter=optional(to_silence), default=None)
     conserved: bool = True
     combine: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     events: pl.Expr = field(default_factory=pl.len)

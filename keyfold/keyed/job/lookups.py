@@ -21,7 +21,7 @@ from keyfold.lakehouse.files import new_file
 from keyfold.privacy import MASK
 from keyfold.schemas import to_names, to_schema
 from keyfold.storage.place import Place, to_place
-from keyfold.validation import declaration, given, never_null
+from keyfold.validation import argument, declaration, never_null
 
 _LINES = (".ndjson", ".jsonl")
 _FORMS = (".parquet", ".csv", *_LINES)
@@ -47,17 +47,17 @@ class Lookup:
     """
 
     path: str
-    columns: pa.Schema = given(converter=to_schema)
-    key: tuple[str, ...] = given(converter=to_names)
-    private: tuple[str, ...] = given(converter=to_names, default=())
+    columns: pa.Schema = argument(converter=to_schema)
+    key: tuple[str, ...] = argument(converter=to_names)
+    private: tuple[str, ...] = argument(converter=to_names, default=())
     _ = never_null("columns", by=("key",))
 
     def __post_init__(self) -> None:
         if not self.key:
             raise ValueError("key is empty; a lookup has one row a key")
-        for argument, names in (("key", self.key), ("private", self.private)):
+        for field_name, names in (("key", self.key), ("private", self.private)):
             if lacking := [name for name in names if name not in self.columns.names]:
-                raise ValueError(f"{argument} names {', '.join(lacking)}, which its columns lack")
+                raise ValueError(f"{field_name} names {', '.join(lacking)}, which its columns lack")
 
     @property
     def schema(self) -> pa.Schema:

@@ -11,7 +11,7 @@ from keyfold.columns import column, lineage_of, required
 from keyfold.errors import Misconfigured
 from keyfold.schemas import Columns, check_name, stored_schema, to_names, to_schema
 from keyfold.stream import TIMESTAMP
-from keyfold.validation import declaration, given, never_null
+from keyfold.validation import argument, declaration, never_null
 
 
 @declaration("table {name}")
@@ -29,9 +29,9 @@ class OutputTable:
             events of its own, and replaces one of others. Otherwise they are those in the rows that the table has.
     """
 
-    schema: pa.Schema = given(converter=to_schema)
+    schema: pa.Schema = argument(converter=to_schema)
     name: str = ""
-    key: tuple[str, ...] = given(converter=to_names, default=())
+    key: tuple[str, ...] = argument(converter=to_names, default=())
     events: pl.Expr = field(default_factory=pl.len)
     description: str = ""
     changes: bool = False

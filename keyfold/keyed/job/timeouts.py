@@ -24,7 +24,7 @@ import pyarrow as pa
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock
 from keyfold.times import as_duration, shifted, to_silence
-from keyfold.validation import declaration, given
+from keyfold.validation import argument, declaration
 
 TimeKind = Literal["event_time", "processing_time"]
 
@@ -66,7 +66,7 @@ class Timeout:
         ([('bob', 1)], [('ann', 2), ('bob', 1)])
     """
 
-    after: timedelta = given(converter=to_silence)
+    after: timedelta = argument(converter=to_silence)
     in_: TimeKind = "event_time"
 
     @property

@@ -17,7 +17,7 @@ from keyfold.operators.aggregation.cutting import Spans, after_silence, spans_fr
 from keyfold.operators.ordering import Ordered, in_order
 from keyfold.schemas import to_names
 from keyfold.times import micros, to_micros, to_silence
-from keyfold.validation import declaration, given, optional
+from keyfold.validation import argument, declaration, optional
 
 IS_NEW = "#new"
 """Column of a step's frames: whether a row is an event that has not been written."""
@@ -43,7 +43,7 @@ class First:
         Misconfigured: `expires` is not positive.
     """
 
-    expires: timedelta | None = given(converter=optional(to_silence), default=None)
+    expires: timedelta | None = argument(converter=optional(to_silence), default=None)
 
     waits: ClassVar[bool] = True
     counted: ClassVar[str] = "n_duplicates"
@@ -96,7 +96,7 @@ class Last:
         Misconfigured: `expires` is not positive.
     """
 
-    expires: timedelta | None = given(converter=optional(to_silence), default=None)
+    expires: timedelta | None = argument(converter=optional(to_silence), default=None)
 
     waits: ClassVar[bool] = False
     counted: ClassVar[str] = "n_events"
@@ -133,7 +133,7 @@ class Highest:
 
     column: str
     n: Annotated[int, Field(ge=1)] = 1
-    ties: tuple[str, ...] = given(converter=to_names, default=())
+    ties: tuple[str, ...] = argument(converter=to_names, default=())
 
     expires: ClassVar[timedelta | None] = None
     waits: ClassVar[bool] = False

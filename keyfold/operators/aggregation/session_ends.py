@@ -17,7 +17,7 @@ from keyfold.operators.aggregation.cutting import NEVER, Flags, after_silence, s
 from keyfold.operators.aggregation.ranges import Rows, ranges
 from keyfold.operators.ordering import Ordered
 from keyfold.times import Micros, micros, to_duration
-from keyfold.validation import declaration, given
+from keyfold.validation import argument, declaration
 
 
 @declaration("until")
@@ -32,7 +32,7 @@ class Until:
     """
 
     condition: pl.Expr
-    closed_for: timedelta = given(converter=to_duration)
+    closed_for: timedelta = argument(converter=to_duration)
     at_once: bool = False
 
 
@@ -48,7 +48,7 @@ class While:
     """
 
     condition: pl.Expr
-    pause: timedelta = given(converter=to_duration)
+    pause: timedelta = argument(converter=to_duration)
     between: OutputTable | None = None
 
 

@@ -25,7 +25,7 @@ from keyfold.operators.stepping import step_job
 from keyfold.schemas import Columns, field_of, names_of
 from keyfold.stream import TIMESTAMP
 from keyfold.times import to_silence
-from keyfold.validation import declaration, given, optional
+from keyfold.validation import argument, declaration, optional
 
 _TIMES = (WINDOW_START, WINDOW_END)
 
@@ -50,7 +50,7 @@ class Lateness:
         datetime.timedelta(seconds=3600)
     """
 
-    allowed: timedelta | None = given(converter=optional(to_silence), default=None)
+    allowed: timedelta | None = argument(converter=optional(to_silence), default=None)
     while_open: bool = False
     changes: bool = False
 

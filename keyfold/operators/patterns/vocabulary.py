@@ -25,7 +25,7 @@ import polars as pl
 
 from keyfold.keyed.job.operator_call import KEEPS_ORDER
 from keyfold.times import to_silence
-from keyfold.validation import declaration, given
+from keyfold.validation import argument, declaration
 
 
 @declaration("a step")
@@ -84,8 +84,8 @@ class Pattern:
         >>> leak = Pattern({"one": is_read, "next": Next(is_read, where=pl.col("one_level") - level > 5)}, within="5m")
     """
 
-    steps: Mapping[str, pl.Expr | Then | Next | Without] = given(metadata={KEEPS_ORDER: True})
-    within: timedelta = given(converter=to_silence)
+    steps: Mapping[str, pl.Expr | Then | Next | Without] = argument(metadata={KEEPS_ORDER: True})
+    within: timedelta = argument(converter=to_silence)
 
     def __post_init__(self) -> None:
         then = self.then
