@@ -60,7 +60,7 @@ class Author:
 def record_edit(
     lakehouse: Lakehouse,
     author: Author,
-    what: str,
+    subject: str,
     of: str,
     keys: Sequence[Mapping[str, object]] | Mapping[str, str],
     rows: Mapping[str, int],
@@ -85,7 +85,7 @@ def record_edit(
             "at": at or datetime.now(UTC),
             "who": author.who,
             "why": author.why,
-            "what": what,
+            "what": subject,
             "of": of,
             "generation": generation,
             "keys": json.dumps(keys, default=str),

@@ -24,10 +24,10 @@ def downstream_of(producers: Collection[str], jobs: Iterable[KeyedJob]) -> set[s
         >>> downstream_of({"ride_summaries"}, [])
         set()
     """
-    jobs, reached = list(jobs), set(producers)
-    while more := {job.name for job in jobs if reached.intersection(job.producers)} - reached:
-        reached |= more
-    return reached - set(producers)
+    jobs, readers = list(jobs), set(producers)
+    while more := {job.name for job in jobs if readers.intersection(job.producers)} - readers:
+        readers |= more
+    return readers - set(producers)
 
 
 def in_order(jobs: Sequence[KeyedJob]) -> list[KeyedJob]:
@@ -81,7 +81,7 @@ def refresh_with_consumers(
     Raises:
         KeyfoldError: as `run`, for any of the jobs; all live generations stay as they are.
     """
-    with held(lakehouse, [job.name, *(one.name for one in consumers)]):
+    with held(lakehouse, [job.name, *(consumer.name for consumer in consumers)]):
         summaries = refresh_together(lakehouse, [job, *consumers], options, runners, mode)
     return published_runs(lakehouse, [job, *consumers], summaries)
 
@@ -103,8 +103,8 @@ def refresh_together(
     Raises:
         KeyfoldError: as `run`, for any of the jobs; all live generations stay as they are.
     """
-    made, summaries = fill_together(lakehouse, jobs, options, runners, mode=mode)
-    go_live(lakehouse, *made)
+    generations, summaries = fill_together(lakehouse, jobs, options, runners, mode=mode)
+    go_live(lakehouse, *generations)
     return summaries
 
 
@@ -122,15 +122,15 @@ def promote_with_consumers(
     Raises:
         KeyfoldError: as `promote`, and as `refresh_with_consumers`.
     """
-    with held(lakehouse, [job, *(one.name for one in consumers)]):
+    with held(lakehouse, [job, *(consumer.name for consumer in consumers)]):
         generation = to_promote(lakehouse, job, branch)
         if generation.name == live_generation_name(lakehouse, job):
             # An earlier call was cut off after its decision: finish it.
-            for one in consumers:
-                finish_going_live(lakehouse, one.name)
+            for consumer in consumers:
+                finish_going_live(lakehouse, consumer.name)
             return generation, []
-        made, summaries = fill_together(lakehouse, consumers, options, runners, [generation])
-        go_live(lakehouse, *made)
+        generations, summaries = fill_together(lakehouse, consumers, options, runners, [generation])
+        go_live(lakehouse, *generations)
     return generation, published_runs(lakehouse, consumers, summaries)
 
 
@@ -154,15 +154,15 @@ def fill_together(
     Raises:
         KeyfoldError: as `run`, for any of the jobs.
     """
-    made, summaries, runners = list(filled), list[RunSummary](), runners or Runners.from_environment()
+    generations, summaries, runners = list(filled), list[RunSummary](), runners or Runners.from_environment()
     for job in jobs:
         # To this view of the lakehouse, the new generations are the live ones.
-        ahead = lakehouse.seeing({one.record.job: one.name for one in made})
-        of_first = mode if mode is not None and not made else FullRefresh()
+        ahead = lakehouse.seeing({generation.record.job: generation.name for generation in generations})
+        of_first = mode if mode is not None and not generations else FullRefresh()
         generation, summary = fill_beside(ahead, job, of_first, options or RunOptions(), runners=runners)
-        made.append(generation)
+        generations.append(generation)
         summaries.append(summary)
-    return made, summaries
+    return generations, summaries
 
 
 @contextmanager

@@ -114,17 +114,17 @@ def health_of_job(
     generation, now = live_generation(lakehouse, job), now or datetime.now(UTC)
     if generation is None:
         return Health(job, "job", "running" if is_held(lakehouse.job(job)) else "new", "", now)
-    done, clock, last_watermark = generation.journal.last_done(), generation.clock(), watermark(generation)
+    last, clock, last_watermark = generation.journal.last_done(), generation.clock(), watermark(generation)
     health = Health(
         job,
         "job",
         "new",
         "",
         now,
-        last_run=max((at for at in (done and done.finished_at, clock and clock.reading.wall) if at), default=None),
+        last_run=max((at for at in (last and last.finished_at, clock and clock.reading.wall) if at), default=None),
         # The first watermark is in the year 1.
         watermark=last_watermark if last_watermark and last_watermark > BEGINNING else None,
-        done=done,
+        done=last,
     )
     command = lakehouse.command("run", job)
     return _judged(health, lakehouse.job(job), generation.journal.pending, "the last run was", command, stale_after)
@@ -143,8 +143,8 @@ def health_of_stream(
         KeyfoldError: the journal is damaged.
     """
     journal, now = ingestion.ingest_journal(lakehouse, stream), now or datetime.now(UTC)
-    done, command = journal.last_done(), lakehouse.command("ingest", stream)
-    health = Health(stream, "stream", "new", "", now, last_run=done and done.finished_at, done=done)
+    last, command = journal.last_done(), lakehouse.command("ingest", stream)
+    health = Health(stream, "stream", "new", "", now, last_run=last and last.finished_at, done=last)
     return _judged(health, lakehouse.ingest(stream), journal.pending, "new rows were last read", command, stale_after)
 
 

@@ -151,7 +151,7 @@ def ingest_continuously(
         ingest_lock(lakehouse, stream, landing) as source,
         _lineage(lakehouse, stream, source, on_warning, EVERY),
     ):
-        how = {"settle": settle, "on_batch": after_batch}
+        options = {"settle": settle, "on_batch": after_batch}
         look, away_since, report = changes_of(source), None, on_warning or (lambda text: None)
         stop, summed = stop or threading.Event(), None
         # The first run is always due: an interrupted run may have left work.
@@ -163,7 +163,7 @@ def ingest_continuously(
                     is_due = True
                     # Before the run, so that the next look sees files that land while the run lists the folder.
                     look.remember()
-                    run = ingest_under_lock(runners, lakehouse, stream, source, **how)
+                    run = ingest_under_lock(runners, lakehouse, stream, source, **options)
                     is_due = False
                     if run.waiting:
                         look.remember_until(settle)

@@ -43,18 +43,20 @@ def own_parameters(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, tuple[str, 
     if live is None or job.model is None:
         return {}
     # A generation may be older than a parameter, or have one that the code no longer has.
-    born = {name: value for name, value in live.record.parameters.items() if name in job.parameter_fields}
-    now, default = job.model.model_validate(dict(build_job(job, born).parameters)), job.model()
-    both = {name: (getattr(now, name), getattr(default, name)) for name in born}
-    return {name: (parameter_text(one), parameter_text(other)) for name, (one, other) in both.items() if one != other}
+    recorded = {name: value for name, value in live.record.parameters.items() if name in job.parameter_fields}
+    now, default = job.model.model_validate(dict(build_job(job, recorded).parameters)), job.model()
+    both = {name: (getattr(now, name), getattr(default, name)) for name in recorded}
+    return {
+        name: (parameter_text(value), parameter_text(other)) for name, (value, other) in both.items() if value != other
+    }
 
 
-def refuse_to_forget(lakehouse: Lakehouse, job: KeyedJob, given: Collection[str]) -> None:
+def refuse_to_forget(lakehouse: Lakehouse, job: KeyedJob, named: Collection[str]) -> None:
     """Refuse a full refresh that would return a parameter of the live generation to the code's default unasked.
 
     Args:
         job: the job as the project declares it.
-        given: the parameters that the refresh names. Paths of files need not be named: they are of the machine.
+        named: the parameters that the refresh names. Paths of files need not be named: they are of the machine.
 
     Raises:
         Misconfigured: names each, with both values.
@@ -64,7 +66,7 @@ def refuse_to_forget(lakehouse: Lakehouse, job: KeyedJob, given: Collection[str]
     except KeyfoldError:
         return  # what is lost or damaged, or of an earlier version, is what a refresh makes anew
     lost = {
-        name: values for name, values in own.items() if name not in given and not is_path(job.parameter_fields[name])
+        name: values for name, values in own.items() if name not in named and not is_path(job.parameter_fields[name])
     }
     if lost:
         changed = "; ".join(
@@ -141,7 +143,7 @@ def _read_and_written(lakehouse: Lakehouse, job: KeyedJob) -> tuple[list[Dataset
         )
         for input_ in job.inputs.values()
     ]
-    return read, [Dataset(lakehouse.live_table(one.name), one.schema) for one in job.own_tables]
+    return read, [Dataset(lakehouse.live_table(table.name), table.schema) for table in job.own_tables]
 
 
 def run_continuously(
@@ -224,7 +226,7 @@ def run_summary(summary: JobRun) -> dict[str, Any]:
         "batches": len(summary.batch_seconds),
         "seconds": round(summary.seconds, 3),
         "warnings": summary.warnings,
-        "published": {one.table: one.rows for one in summary.published},
+        "published": {sent.table: sent.rows for sent in summary.published},
     }
 
 
@@ -232,7 +234,7 @@ def run_text(summary: JobRun) -> str:
     """Return the summary of a run as a line for people."""
     rows = ", ".join(f"{count:,} {name}" for name, count in summary.counts.rows.items())
     published = "".join(
-        f"; {counted(one.rows, 'row')} of {one.table} to topic {one.topic}" for one in summary.published
+        f"; {counted(sent.rows, 'row')} of {sent.table} to topic {sent.topic}" for sent in summary.published
     )
     return (
         f"{summary.job} ({summary.generation}): {counted(summary.counts.events, 'event')} in {summary.seconds:.1f} s: {rows}; "

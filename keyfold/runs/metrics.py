@@ -31,27 +31,27 @@ def metrics_of(health: Health) -> Samples:
         return []
     # Not `job`: Prometheus has a label of that name, and would rename ours.
     labels = {"keyed_job" if health.kind == "job" else "stream": health.name}
-    done, pending = health.done, health.pending
+    last, pending = health.done, health.pending
     samples: Samples = [
-        ("keyfold_batches_total", labels, done.batch + 1 if done else 0),
+        ("keyfold_batches_total", labels, last.batch + 1 if last else 0),
         ("keyfold_pending_seconds", labels, pending.total_seconds() if pending else 0.0),
     ]
-    if done is not None:
-        samples.append(("keyfold_last_batch_timestamp_seconds", labels, done.finished_at.timestamp()))
-        samples.append(("keyfold_last_batch_seconds", labels, done.seconds))
+    if last is not None:
+        samples.append(("keyfold_last_batch_timestamp_seconds", labels, last.finished_at.timestamp()))
+        samples.append(("keyfold_last_batch_seconds", labels, last.seconds))
     newest = None
-    if isinstance(done, KeyedDone):
+    if isinstance(last, KeyedDone):
         # The newest arrival of any input: a job is silent when all of them are.
-        newest = max((times.arrived_at for times in done.times.values() if times.arrived_at), default=None)
+        newest = max((times.arrived_at for times in last.times.values() if times.arrived_at), default=None)
         samples += [
-            ("keyfold_events_total", labels, done.total_events),
-            *(("keyfold_rows_total", labels | {"table": table}, count) for table, count in done.total_rows.items()),
-            ("keyfold_open_events", labels, done.open_events),
+            ("keyfold_events_total", labels, last.total_events),
+            *(("keyfold_rows_total", labels | {"table": table}, count) for table, count in last.total_rows.items()),
+            ("keyfold_open_events", labels, last.open_events),
             # The first watermark is in the year 1, which would spoil a plot.
-            ("keyfold_watermark_timestamp_seconds", labels, max(done.watermark.timestamp(), 0.0)),
+            ("keyfold_watermark_timestamp_seconds", labels, max(last.watermark.timestamp(), 0.0)),
         ]
-    elif isinstance(done, IngestDone):
-        newest, counts = done.finished_at, done.totals
+    elif isinstance(last, IngestDone):
+        newest, counts = last.finished_at, last.totals
         results = {"accepted": counts.accepted, "quarantined": counts.quarantined, "duplicate": counts.duplicates}
         samples += [
             ("keyfold_read_rows_total", labels | {"result": result}, count) for result, count in results.items()

@@ -62,24 +62,24 @@ class Written:
 def written_by_job(lakehouse: Lakehouse, job: str) -> Written | None:
     """Read what a job has written; None before its first batch, and while its tables lack a batch that its journal has."""
     live = live_generation(lakehouse, job)
-    done = live.journal.last_done() if live else None
-    if live is None or done is None:
+    last = live.journal.last_done() if live else None
+    if live is None or last is None:
         return None
-    tables = {name: DeltaTable(str(live.table(name))) for name in done.total_rows}
+    tables = {name: DeltaTable(str(live.table(name))) for name in last.total_rows}
     # Commits follow their commit record: without a newer record, the tables have nothing of a later batch.
     newest = live.journal.last_done()
-    if newest is None or newest.batch != done.batch or not has_taken_all(live.journal, tables, live.identity):
+    if newest is None or newest.batch != last.batch or not has_taken_all(live.journal, tables, live.identity):
         return None
     return Written(
         live.name,
-        done.batch,
-        done.finished_at,
-        done.total_events,
+        last.batch,
+        last.finished_at,
+        last.total_events,
         tables,
-        done.total_rows,
+        last.total_rows,
         {f"late.{job}"},
-        done.watermark,
-        done.open_events,
+        last.watermark,
+        last.open_events,
     )
 
 
@@ -88,10 +88,10 @@ def written_by_ingest(lakehouse: Lakehouse, stream: Stream) -> Written | None:
     snapshot = ingestion.settled_tables(lakehouse, stream.name)
     if snapshot is None or not snapshot.is_whole:
         return None
-    done, events, quarantine = snapshot.done, f"events.{stream.name}", f"quarantine.{stream.name}"
+    last, events, quarantine = snapshot.done, f"events.{stream.name}", f"quarantine.{stream.name}"
     tables = {events: snapshot.tables["events"], quarantine: snapshot.tables["quarantine"]}
-    rows = {events: done.totals.accepted, quarantine: done.totals.quarantined}
-    return Written("", done.batch, done.finished_at, done.totals.rows_read, tables, rows, {quarantine})
+    rows = {events: last.totals.accepted, quarantine: last.totals.quarantined}
+    return Written("", last.batch, last.finished_at, last.totals.rows_read, tables, rows, {quarantine})
 
 
 @contextmanager

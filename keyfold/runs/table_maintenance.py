@@ -108,7 +108,7 @@ def tables_of_generation(generation: Generation, upserts: Collection[str] = ()) 
     batches = generation.journal.recent()
     return [
         MaintainedTable(
-            name, generation.table(name), [done.tables.get(name, ()) for done in batches], is_upsert=name in upserts
+            name, generation.table(name), [record.tables.get(name, ()) for record in batches], is_upsert=name in upserts
         )
         for name in sorted(generation.record.table_ids)
     ]

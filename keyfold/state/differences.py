@@ -82,7 +82,7 @@ class Difference:
     _pieces: Callable[[], Iterator[Piece]]
 
     @property
-    def where(self) -> str:
+    def subject(self) -> str:
         """Describes the comparison, for messages."""
         return f"{self.before} against {self.after}"
 
@@ -111,8 +111,8 @@ class Difference:
             KeyfoldError: one of the two cannot be read.
         """
         for before, after in self._pieces():
-            if (found := _changed(before, after, list(self.key), list(self.columns))).height:
-                yield found
+            if (changed := _changed(before, after, list(self.key), list(self.columns))).height:
+                yield changed
 
     def first_rows(self, limit: int) -> pl.DataFrame:
         """Return the first of the rows of `frames`, sorted by key.
@@ -120,10 +120,10 @@ class Difference:
         Raises:
             KeyfoldError: one of the two cannot be read.
         """
-        found = empty(self.schema)
+        first = empty(self.schema)
         for rows in self.frames():
-            found = pl.concat([found, rows.cast(found.schema)]).sort(self.key).head(limit)
-        return found
+            first = pl.concat([first, rows.cast(first.schema)]).sort(self.key).head(limit)
+        return first
 
 
 def diff_states(before: StateRows, after: StateRows) -> Difference:
@@ -138,7 +138,7 @@ def diff_states(before: StateRows, after: StateRows) -> Difference:
     """
     if before.key != after.key:
         raise InvalidData(
-            f"{before.where} has the key {', '.join(before.key)} and {after.where} {', '.join(after.key)}: states with "
+            f"{before.subject} has the key {', '.join(before.key)} and {after.subject} {', '.join(after.key)}: states with "
             "different keys cannot be compared"
         )
     if before.is_whole and after.is_whole and before.parts == after.parts and before.schema == after.schema:
@@ -164,7 +164,7 @@ def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> Diffe
         have = dict(source.collect_schema())
     if lacking := [column for column in state.key if column not in have]:
         raise InvalidData(
-            f"{table} has no column {', '.join(lacking)}, of the key of {state.where}: give a table that has all columns of the key"
+            f"{table} has no column {', '.join(lacking)}, of the key of {state.subject}: give a table that has all columns of the key"
         )
     typed = source.with_columns(fitted(pl.col(name), have[name], wanted[name]) for name in have if name in wanted)
     return _diff(state.schema, state.key, state, _Table(f"table {table}", typed))
@@ -183,7 +183,7 @@ def diff_tables(before: Place, after: Place, key: Sequence[str]) -> Difference:
 class _Table:
     """A table that is compared; as `StateRows`, it says what it is and how large, and gives rows that fulfil a condition."""
 
-    where: str
+    subject: str
     rows: pl.LazyFrame
     bytes: int = 0
 
@@ -192,7 +192,7 @@ class _Table:
         return self.rows.collect_schema()
 
     def matching(self, condition: pl.Expr) -> pl.DataFrame:
-        with reading(self.where):
+        with reading(self.subject):
             return self.rows.filter(condition).collect(engine="streaming")
 
 
@@ -222,16 +222,18 @@ def _diff(
     rows = pa.list_(pa.struct(compared))
     fields = [*(schema.field(name) for name in key), pa.field("change", pa.string())]
     shown = pa.schema([*fields, pa.field("before", rows), pa.field("after", rows)])
-    return Difference(before.where, after.where, tuple(key), tuple(columns), not_compared, shown, pieces or all_rows)
+    return Difference(
+        before.subject, after.subject, tuple(key), tuple(columns), not_compared, shown, pieces or all_rows
+    )
 
 
 def _unshared(before: StateRows, after: StateRows) -> Iterator[Piece]:
     none = empty(before.schema)
-    with unreadable(f"{before.where} and {after.where}"):
+    with unreadable(f"{before.subject} and {after.subject}"):
         for label in sorted(before.manifests.keys() | after.manifests.keys()):
             was, now = (
-                Manifest.unpack(one.manifests[label]) if label in one.manifests else Manifest(0)
-                for one in (before, after)
+                Manifest.unpack(rows.manifests[label]) if label in rows.manifests else Manifest(0)
+                for rows in (before, after)
             )
             for old, new in rows_of_unshared_parts(was, now, before.parts):
                 yield none if old is None else old.drop(SLOT), none if new is None else new.drop(SLOT)
@@ -244,9 +246,11 @@ def rows_of_unshared_parts(
 
     The rows of all other slots are equal, since shared parts are in the same order in both.
     """
-    known = [{part.file or part.payload for part in one.parts} for one in (before, after)]
+    files = [{part.file or part.payload for part in manifest.parts} for manifest in (before, after)]
     unshared = [
-        part for part in (*before.parts, *after.parts) if not all((part.file or part.payload) in one for one in known)
+        part
+        for part in (*before.parts, *after.parts)
+        if not all((part.file or part.payload) in of_manifest for of_manifest in files)
     ]
     marks, was, now = Layers(Manifest(0, 0, (), tuple(unshared)), folder), Layers(before, folder), Layers(after, folder)
     for begin, end in marks.ranges():
@@ -271,7 +275,7 @@ def _by_key(rows: pl.DataFrame, key: list[str], columns: list[str], name: str) -
     nested = [name for name in columns if rows.schema[name].is_nested()]
     # Polars does not sort lists.
     text = [json_lines(rows.select(nested)).alias(_TEXT)] if nested else []
-    order = [*(name for name in columns if name not in nested), *(one.name for one in text)]
+    order = [*(name for name in columns if name not in nested), *(column.name for column in text)]
     rows = rows.with_columns(*text, pl.lit(value=True).alias(_THERE))
     rows = rows.sort(order) if order else rows
     inner = pl.struct(columns or pl.col(_THERE).alias("there"))

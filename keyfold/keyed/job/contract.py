@@ -287,7 +287,7 @@ class KeyedJob:
     @property
     def own_tables(self) -> tuple[OutputTable, ...]:
         """The tables that its step writes, by `Step.output` and `Step.side`; the main table is the first."""
-        return tuple(table for table in self.tables if "." not in table.name)
+        return tuple(table for table in self.tables if table.role == "own")
 
     @property
     def main(self) -> OutputTable:
@@ -299,7 +299,7 @@ class KeyedJob:
         # A copy of a job (`dataclasses.replace`) is made with all of its tables.
         for table in as_given:
             require(f"job {self.name}: a table", table, OutputTable, "Append(…) or Upsert(…)")
-        declared = [table for table in as_given if "." not in table.name]
+        declared = [table for table in as_given if table.role == "own"]
         if not declared:
             raise Misconfigured(f"job {self.name}: tables is empty; give its main table, Append(...) or Upsert(...)")
         own = [declared[0].named(self.name), *(table.named(table.name or self.name) for table in declared[1:])]
@@ -310,6 +310,7 @@ class KeyedJob:
             self.late_table,
             events=self.events,
             description=f"Events of {sources} that came too late for `{self.name}`; they change none of its rows.",
+            role="late",
         )
         tables = (*own, *(changes_of(table, self.name, event_columns) for table in own if table.changes), late)
         names = [table.name for table in tables]

@@ -27,6 +27,7 @@ class OutputTable:
         changes: whether an upsert table's changes are written to `changes.<name>`.
         counts_written: whether the events of an upsert table are those in all rows that are written, since each row stands for
             events of its own, and replaces one of others. Otherwise they are those in the rows that the table has.
+        role: whether the step writes it (`own`), or the engine: late events, or the changes of an upsert table.
     """
 
     schema: pa.Schema = argument(converter=to_schema)
@@ -36,6 +37,7 @@ class OutputTable:
     description: str = ""
     changes: bool = False
     counts_written: bool = False
+    role: Literal["own", "late", "changes"] = "own"
     _ = never_null("schema", by=("key",))
 
     def __post_init__(self) -> None:
@@ -62,7 +64,7 @@ class OutputTable:
         Raises:
             Misconfigured: it is no name of a table.
         """
-        check_name("table", name.removeprefix("late.").removeprefix("changes."))
+        check_name("table", name)
         return replace(self, name=name)
 
 
@@ -210,6 +212,7 @@ def changes_of(table: OutputTable, job: str, event_columns: Collection[str]) -> 
         name_of_changes(table.name),
         events=pl.lit(0),
         description=f"What each batch of `{job}` made of each key of `{table.name}`.",
+        role="changes",
     )
 
 

@@ -79,7 +79,7 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, yes: bool = F
         live = live_generation(lakehouse, job.name)
         if live is None:
             raise NotFound(f"job {job.name} has never run: it has no state")
-        done = complete_batch(live)
+        last = complete_batch(live)
         kinds = polars_schema(job.state.schema)
         before = read_state(lakehouse, job, keys=edit.keys).polars()
         before = before.select(pl.col(name).cast(kind) for name, kind in kinds.items())
@@ -91,12 +91,12 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, yes: bool = F
         if not yes:
             return Edited(job.name, None, before, after)
         check_generation(live, job)
-        what, changed = (
+        text, changed = (
             "corrected" if edit.corrections else "removed",
             before.select(job.key).unique(maintain_order=True),
         )
         plan = _plan(
-            live, done.batch, f"{counted(changed.height, 'key')} {what} by {edit.author.who}: {edit.author.why}"
+            live, last.batch, f"{counted(changed.height, 'key')} {text} by {edit.author.who}: {edit.author.why}"
         )
         # In place of an edit that was cut off, which has changed nothing.
         live.journal.withdraw()
@@ -107,7 +107,7 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, yes: bool = F
         Batches(runners, lakehouse, job, live, tasks=tasks, edited=edited).run_planned(of_earlier_run=True)
     keys = masked(changed, private_in_state(job)).to_dicts()
     # Outside of the job's lock: the table of edits has a lock of its own.
-    record_edit(lakehouse, edit.author, what, job.name, keys, {"state": before.height}, live.name)
+    record_edit(lakehouse, edit.author, text, job.name, keys, {"state": before.height}, live.name)
     return Edited(job.name, plan.batch, before, after)
 
 

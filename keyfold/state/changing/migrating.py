@@ -77,7 +77,7 @@ def verdict_of(changes: tuple[Change, ...]) -> Verdict:
 
 
 def _change(difference: Difference, job: KeyedJob, generation: Generation) -> Change:
-    texts = [None if one is None else _text(one) for one in (difference.before, difference.after)]
+    texts = [None if form is None else _text(form) for form in (difference.before, difference.after)]
     return Change(difference.setting, texts[0], texts[1], difference.words, *_meaning(difference, job, generation))
 
 
@@ -158,8 +158,8 @@ def _of_columns(difference: Difference, job: KeyedJob, generation: Generation) -
     section, before, after = difference.section, difference.before, difference.after
     if section not in ("tables", "events", "state") or not (isinstance(before, dict) and isinstance(after, dict)):
         return None
-    what = difference.path[0] if section == "tables" else section
-    return _columns(job, generation, what, before["of"], after["of"])
+    changed = difference.path[0] if section == "tables" else section
+    return _columns(job, generation, changed, before["of"], after["of"])
 
 
 def _whole(difference: Difference) -> tuple[Verdict, str] | None:
@@ -176,19 +176,19 @@ def _whole(difference: Difference) -> tuple[Verdict, str] | None:
     return None
 
 
-def _columns(job: KeyedJob, generation: Generation, what: str, before: Any, after: Any) -> tuple[Verdict, str]:
+def _columns(job: KeyedJob, generation: Generation, part: str, before: Any, after: Any) -> tuple[Verdict, str]:
     gone = [name for name in before if name not in after]
     # Types without `not null`: NULLs in rows are found when they are rewritten (`writing_state.rows_of_state`).
     retyped = [name for name in before if name in after and before[name].split()[0] != after[name].split()[0]]
     new = [name for name in after if name not in before]
     strict = [name for name in new if after[name].endswith("not null")]
-    if what == "state" and generation.record.declaration.state.version != job.state.version:
+    if part == "state" and generation.record.declaration.state.version != job.state.version:
         return "move", "the job's migrations convert it"
     if gone or retyped or strict:
         changed = [*(f"{name} is gone" for name in gone), *(f"{name} is of another type" for name in retyped)]
         changed += [f"{name} is new and may not be empty" for name in strict]
-        hint = "; raise the version of State and give it a migration" if what == "state" else ""
+        hint = "; raise the version of State and give it a migration" if part == "state" else ""
         return "refresh", ", ".join(changed) + hint
-    if what == "events":
+    if part == "events":
         return "move", f"new: {', '.join(new)}; earlier late rows lack it" if new else "the same columns"
     return "move", f"new: {', '.join(new)}, empty in existing rows" if new else "the same columns in another order"

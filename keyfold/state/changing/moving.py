@@ -105,8 +105,8 @@ def _plan(lakehouse: Lakehouse, job: KeyedJob, live: Generation | None, partitio
     if partitions is not None and partitions != now:
         words = f"{now} → {partitions}"
         changes = (*changes, Change("partitions", str(now), str(partitions), words, "move", "the state is rewritten"))
-    verdict, done, code = verdict_of(changes), live.journal.last_done(), code_of_generation(live)
-    if done:
+    verdict, last, code = verdict_of(changes), live.journal.last_done(), code_of_generation(live)
+    if last:
         find_batch(live)  # damaged state cannot be moved: report it now, and not during the move
     return ChangePlan(
         job=job.name,
@@ -115,8 +115,8 @@ def _plan(lakehouse: Lakehouse, job: KeyedJob, live: Generation | None, partitio
         verdict=verdict,
         events=events,
         event_bytes=size,
-        open_events=done.open_events if done else 0,
-        state_bytes=done.state_bytes if done else 0,
+        open_events=last.open_events if last else 0,
+        state_bytes=last.state_bytes if last else 0,
         seconds=_seconds(live, events) if verdict == "refresh" else None,
         code_since=code.since if code.change else None,
         code_change=code.change,
@@ -132,6 +132,6 @@ def _event_table(table: Place) -> tuple[int, int]:
 
 def _seconds(live: Generation, events: int) -> float | None:
     """Estimate the seconds to read that many events, from the last batches with events."""
-    recent = [done for done in live.journal.recent(_RECENT) if done.events]
-    worked = sum(done.seconds for done in recent)
-    return None if not worked else events * worked / sum(done.events for done in recent)
+    recent = [record for record in live.journal.recent(_RECENT) if record.events]
+    worked = sum(record.seconds for record in recent)
+    return None if not worked else events * worked / sum(record.events for record in recent)

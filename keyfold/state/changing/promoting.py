@@ -68,17 +68,17 @@ def to_promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
 def _renamed(lakehouse: Lakehouse, job: str, branch: str, *, or_live: bool) -> Generation | None:
     """Return the generation that an interrupted call has made of a branch; None if there is none."""
     live = live_generation(lakehouse, job)
-    for one in all_generations(lakehouse, job):
-        is_newer = live is None or one.name > live.name or (or_live and one.name == live.name)
-        if is_newer and not one.is_branch and one.record.branch == branch:
-            return one
+    for generation in all_generations(lakehouse, job):
+        is_newer = live is None or generation.name > live.name or (or_live and generation.name == live.name)
+        if is_newer and not generation.is_branch and generation.record.branch == branch:
+            return generation
     return None
 
 
 def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     folder = branch_folder(lakehouse, job, branch)
     if not (folder / "generation.json").exists():
-        there = ", ".join(sorted(one.name for one in folder.parent.glob("*"))) or "none"
+        there = ", ".join(sorted(sibling.name for sibling in folder.parent.glob("*"))) or "none"
         raise NotFound(f"job {job} has no branch {branch!r}; its branches: {there}")
     generation = Generation(folder, read_record(folder / RECORD))
     since, until = generation.record.span
@@ -88,19 +88,19 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
             f"only, and a live generation needs all events: make the branch again without these bounds, `keyfold try {job} "
             f"{branch}`"
         )
-    done = generation.journal.last_done()
-    if done is None or generation.journal.pending():
+    last = generation.journal.last_done()
+    if last is None or generation.journal.pending():
         raise KeyfoldError(f"branch {branch} of job {job} was interrupted; make it again: `keyfold try {job} {branch}`")
-    where = f"branch {branch} of job {job}"
+    subject = f"branch {branch} of job {job}"
     remedy = f"make the branch again: `keyfold try {job} {branch}`"
-    if not agreeing_tables(generation, where, remedy)[1]:
-        raise Damaged(f"{where}: a table lacks its last batch; {remedy}")
-    check_inputs(lakehouse, generation, where, remedy)
-    check_unread(lakehouse, generation, where, remedy)
+    if not agreeing_tables(generation, subject, remedy)[1]:
+        raise Damaged(f"{subject}: a table lacks its last batch; {remedy}")
+    check_inputs(lakehouse, generation, subject, remedy)
+    check_unread(lakehouse, generation, subject, remedy)
     try:
-        read_manifests(generation.manifests, files_of(done))
+        read_manifests(generation.manifests, files_of(last))
     except Damaged as error:
-        raise Damaged(f"{where}: {error}; {remedy}") from error
+        raise Damaged(f"{subject}: {error}; {remedy}") from error
     return generation
 
 

@@ -119,20 +119,20 @@ def _positions(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Gen
                 f"job {job.name} reads events.{stream.name}, which is not in {lakehouse.home} yet; run `keyfold ingest "
                 f"{stream.name}` first"
             )
-    done = live.journal.last_done() if live else None
+    last = live.journal.last_done() if live else None
     read_from = wanted.read_from
     if read_from is None:
-        if done is None:
+        if last is None:
             raise NotFound(
                 f"job {job.name} has never run, so it is unknown which events its new state includes: give --from-version with "
                 f"a version of {' and '.join(tables)}, `latest` if it includes all events, or `start` if it includes none"
             )
         positions = {}
-        for name in tables.keys() & done.positions.keys():
+        for name in tables.keys() & last.positions.keys():
             with positions_explained(
                 f"job {job.name}", name, "say with --from-version which events its state includes"
             ):
-                positions[name] = check_position(tables[name], done.positions[name])
+                positions[name] = check_position(tables[name], last.positions[name])
         return positions
     if read_from == "start":
         return {}

@@ -164,10 +164,10 @@ def _faults_of(job: KeyedJob, both: pl.LazyFrame, wrong: Mapping[str, pl.Expr], 
     kinds, private = polars_schema(job.state.schema), private_in_state(job)
     faults: list[str] = []
     for fault, condition in wrong.items():
-        what, _, name = fault.partition(" ")
-        columns = [_ROW] if what == "no" else [_ROW, f"#{name}"]
+        kind, _, name = fault.partition(" ")
+        columns = [_ROW] if kind == "no" else [_ROW, f"#{name}"]
         shown = both.filter(condition).select(columns).head(_FAULTS_SHOWN).collect(engine="streaming")
-        if what == "no":
+        if kind == "no":
             rows = ", ".join(str(row) for row in shown[_ROW])
             faults.append(f"{name} is empty in {counted(counts[fault], 'row')} (row {rows}), and may not be")
         else:

@@ -109,8 +109,8 @@ def _scan_parquet(files: list[Place]) -> pl.LazyFrame:
         with open_for_reading(file) as opened:
             metadata = pq.read_metadata(opened)
             wide.update(int96_columns(metadata))
-            if found := finer_time(opened, metadata):
-                raise InvalidData(f"{file} has a time that is finer than a microsecond: {found}; nothing was changed")
+            if unit := finer_time(opened, metadata):
+                raise InvalidData(f"{file} has a time that is finer than a microsecond: {unit}; nothing was changed")
     rows = scan_parquet(files)
     if not wide:
         return rows
@@ -183,20 +183,20 @@ def _known(values: pl.Expr) -> pl.Expr:
 
 
 def _fitted_struct(value: pl.Expr, have: pl.Struct, wanted: pl.Struct) -> pl.Expr:
-    given = {field.name: _kind(field.dtype) for field in have.fields}
-    made, faults = [], []
+    kinds = {field.name: _kind(field.dtype) for field in have.fields}
+    columns, faults = [], []
     for field in wanted.fields:
         kind = _kind(field.dtype)
-        if field.name in given:
+        if field.name in kinds:
             part = value.struct.field(field.name)
-            fits = fitted(part, given.pop(field.name), kind)
+            fits = fitted(part, kinds.pop(field.name), kind)
             faults.append(fits.is_null() & part.is_not_null())
         else:
             fits = pl.lit(None, kind)
-        made.append(fits.alias(field.name))
-    faults += [value.struct.field(name).is_not_null() for name in given]
+        columns.append(fits.alias(field.name))
+    faults += [value.struct.field(name).is_not_null() for name in kinds]
     # A NULL struct stays NULL: `pl.struct` alone would make a struct of NULLs of it.
-    return pl.when(value.is_not_null(), *(~fault for fault in faults)).then(pl.struct(made))
+    return pl.when(value.is_not_null(), *(~fault for fault in faults)).then(pl.struct(columns))
 
 
 def _kind(kind: pl.DataType | DataTypeClass) -> pl.DataType:

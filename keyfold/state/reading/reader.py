@@ -51,28 +51,28 @@ def read_state(
     """
     name = job if isinstance(job, str) else job.name
     chosen = find_generation(lakehouse, name, generation)
-    done = find_batch(chosen, batch)
+    record = find_batch(chosen, batch)
     declared = chosen.record.declaration
     key = declared.key
-    manifests = {} if done is None else manifests_of(chosen, done)
-    where = f"job {name}, {chosen.name}, batch {done and done.batch}"
-    schema = _schema(where, chosen, job if isinstance(job, KeyedJob) else None, manifests)
+    manifests = {} if record is None else manifests_of(chosen, record)
+    subject = f"job {name}, {chosen.name}, batch {record and record.batch}"
+    schema = _schema(subject, chosen, job if isinstance(job, KeyedJob) else None, manifests)
     wanted = wanted_keys(keys, key, schema)
     slots = wanted.slots(declared, schema) if wanted else None
     if slots is not None:
         labels = partitions_of(slots, chosen.partitions)
         manifests = {label: manifests[label] for label in labels if label in manifests}
     return StateRows(
-        name, chosen.name, done and done.batch, key, schema, manifests, chosen.parts, _wanted=wanted, _slots=slots
+        name, chosen.name, record and record.batch, key, schema, manifests, chosen.parts, _wanted=wanted, _slots=slots
     )
 
 
-def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests: Mapping[int, bytes]) -> pa.Schema:
+def _schema(subject: str, generation: Generation, job: KeyedJob | None, manifests: Mapping[int, bytes]) -> pa.Schema:
     """Return the columns of the state: the job's, or those in the state if the generation began with others."""
     columns = generation.record.declaration.state.columns
     if job is not None and columns_form(job.state.schema) == columns:
         return _nullable(job.state.schema)
-    with unreadable(where):
+    with unreadable(subject):
         for packed in manifests.values():
             # No slots, so no rows: only the columns are needed.
             for read in partition_reads(Manifest.unpack(packed), generation.parts, slots=NO_SLOTS):
@@ -80,7 +80,7 @@ def _schema(where: str, generation: Generation, job: KeyedJob | None, manifests:
                 return pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
     if job is not None:
         return _nullable(job.state.schema)
-    raise NotFound(f"{where}: its state is empty, and no job of that name declares its columns")
+    raise NotFound(f"{subject}: its state is empty, and no job of that name declares its columns")
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
@@ -109,13 +109,17 @@ def generations_of(lakehouse: Lakehouse, job: str) -> list[KnownGeneration]:
     Raises:
         KeyfoldError: the job has none.
     """
-    live, known = live_generation_name(lakehouse, job), list[KnownGeneration]()
-    for one in all_generations(lakehouse, job):
-        known.append(KnownGeneration(one, "branch" if one.is_branch else "live" if one.name == live else "kept"))
-    if not known:
+    live, generations = live_generation_name(lakehouse, job), list[KnownGeneration]()
+    for generation in all_generations(lakehouse, job):
+        generations.append(
+            KnownGeneration(
+                generation, "branch" if generation.is_branch else "live" if generation.name == live else "kept"
+            )
+        )
+    if not generations:
         there = ", ".join(jobs_with_state(lakehouse)) or "none yet"
         raise NotFound(f"no job {job!r} has run in {lakehouse.home}; jobs with state there: {there}")
-    return known
+    return generations
 
 
 def find_generation(lakehouse: Lakehouse, job: str, name: str | None = None) -> Generation:
@@ -124,21 +128,21 @@ def find_generation(lakehouse: Lakehouse, job: str, name: str | None = None) -> 
     Raises:
         KeyfoldError: there is none of that name; lists the names.
     """
-    known = generations_of(lakehouse, job)
+    generations = generations_of(lakehouse, job)
     if name is None:
         if (live := live_generation(lakehouse, job)) is None:
-            raise NotFound(f"job {job} has no live generation; name one of: {_listed(known)}")
+            raise NotFound(f"job {job} has no live generation; name one of: {_listed(generations)}")
         return live
-    for one in known:
-        if one.generation.name == name:
-            return one.generation
-    raise NotFound(f"job {job} has no generation {name!r}; it has {_listed(known)}")
+    for described in generations:
+        if described.generation.name == name:
+            return described.generation
+    raise NotFound(f"job {job} has no generation {name!r}; it has {_listed(generations)}")
 
 
 def retained_batches(generation: Generation) -> list[int]:
     """Return the batches whose state a generation retains, oldest first."""
-    kept = generation.journal.kept()
-    return [batch for batch in kept if kept[-1] - batch < RETAINED_BATCHES]
+    retained = generation.journal.kept()
+    return [batch for batch in retained if retained[-1] - batch < RETAINED_BATCHES]
 
 
 def find_batch(generation: Generation, batch: int | None = None) -> KeyedDone | None:
@@ -156,25 +160,25 @@ def find_batch(generation: Generation, batch: int | None = None) -> KeyedDone | 
     retained = retained_batches(generation)
     if batch is None and not retained:
         return None
-    done = generation.journal.done(retained[-1] if batch is None else batch) if retained else None
-    if done is None or done.batch not in retained:
-        where = f"job {generation.record.job}, {generation.name}"
-        raise NotFound(f"{where} has no state of batch {batch}; retained: {_span(retained)}")
-    return done
+    record = generation.journal.done(retained[-1] if batch is None else batch) if retained else None
+    if record is None or record.batch not in retained:
+        subject = f"job {generation.record.job}, {generation.name}"
+        raise NotFound(f"{subject} has no state of batch {batch}; retained: {_span(retained)}")
+    return record
 
 
-def manifests_of(generation: Generation, done: KeyedDone) -> dict[int, bytes]:
+def manifests_of(generation: Generation, record: KeyedDone) -> dict[int, bytes]:
     """Read the manifests of all state partitions after a batch, by label.
 
     Raises:
         Damaged: a file of manifests is missing or damaged; names the remedy.
     """
-    with unreadable(f"job {generation.record.job}, {generation.name}, batch {done.batch}"):
-        return read_manifests(generation.manifests, files_of(done))
+    with unreadable(f"job {generation.record.job}, {generation.name}, batch {record.batch}"):
+        return read_manifests(generation.manifests, files_of(record))
 
 
-def _listed(known: list[KnownGeneration]) -> str:
-    return ", ".join(f"{one.generation.name} ({one.role})" for one in known)
+def _listed(generations: list[KnownGeneration]) -> str:
+    return ", ".join(f"{described.generation.name} ({described.role})" for described in generations)
 
 
 def _span(batches: list[int]) -> str:

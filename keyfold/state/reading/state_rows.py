@@ -24,13 +24,13 @@ class RowSource(Protocol):
     """Rows that can be printed and exported.
 
     Attributes:
-        where: describes the rows, for messages.
+        subject: describes the rows, for messages.
         key: columns of the key.
         schema: all columns.
     """
 
     @property
-    def where(self) -> str: ...
+    def subject(self) -> str: ...
     @property
     def key(self) -> tuple[str, ...]: ...
     @property
@@ -83,7 +83,7 @@ class StateRows:
         return polars_schema(self.schema)
 
     @property
-    def where(self) -> str:
+    def subject(self) -> str:
         """Describes the rows, for messages."""
         return f"job {self.job}, {self.generation}, batch {self.batch}"
 
@@ -123,7 +123,7 @@ class StateRows:
         Raises:
             KeyfoldError: the state is damaged.
         """
-        with unreadable(self.where):
+        with unreadable(self.subject):
             yield from in_threads(
                 partial(_applied, function, read)
                 for packed in self.manifests.values()
@@ -156,7 +156,7 @@ def chosen_columns(rows: StateRows, text: str) -> StateRows:
     for _, column in chosen:
         if not column:
             raise Misconfigured(f"--columns {text!r} lacks a name: write it as COLUMN,NAME=COLUMN")
-        field_of(f"--columns {text}: {rows.where}", column, rows.schema)
+        field_of(f"--columns {text}: {rows.subject}", column, rows.schema)
     of_key = [(name, name) for name in rows.key]
     named = [*of_key, *(pair for pair in chosen if pair not in of_key)]
     names = [name for name, _ in named]

@@ -90,7 +90,7 @@ def list_state(lakehouse: Lakehouse, job: str) -> list[ListedGeneration]:
     Raises:
         KeyfoldError: the job has none.
     """
-    return [_listed(job, one.generation, one.role) for one in generations_of(lakehouse, job)]
+    return [_listed(job, described.generation, described.role) for described in generations_of(lakehouse, job)]
 
 
 def state_statistics(lakehouse: Lakehouse, rows: StateRows) -> StateStatistics:
@@ -108,14 +108,14 @@ def state_statistics(lakehouse: Lakehouse, rows: StateRows) -> StateStatistics:
     generation = find_generation(lakehouse, rows.job, rows.generation)
     kinds = [column for column in (DEADLINE, PROCESSING_DEADLINE) if column in rows.schema.names]
     groups, due = _counted(rows, kinds)
-    done, used = None if rows.batch is None else generation.journal.done(rows.batch), groups["rows"].to_list()
+    record, used = None if rows.batch is None else generation.journal.done(rows.batch), groups["rows"].to_list()
     return StateStatistics(
         job=rows.job,
         generation=rows.generation,
         batch=rows.batch,
         rows=sum(used),
         keys=sum(groups["keys"].to_list()),
-        bytes=done.state_bytes if done else 0,
+        bytes=record.state_bytes if record else 0,
         key_groups=generation.record.declaration.key_groups,
         groups_used=len(used),
         largest_group=max(used, default=0),
@@ -161,7 +161,7 @@ def _timers(groups: pl.DataFrame, due: pl.DataFrame, kind: str) -> Timers:
 
 
 def _listed(job: str, generation: Generation, role: Role) -> ListedGeneration:
-    retained, done = retained_batches(generation), generation.journal.last_done()
+    retained, last = retained_batches(generation), generation.journal.last_done()
     declared = generation.record.declaration
     return ListedGeneration(
         job=job,
@@ -173,6 +173,6 @@ def _listed(job: str, generation: Generation, role: Role) -> ListedGeneration:
         schema_version=declared.state.version,
         retained=tuple(retained),
         watermark=watermark(generation),
-        open_events=done.open_events if done else 0,
-        bytes=done.state_bytes if done else 0,
+        open_events=last.open_events if last else 0,
+        bytes=last.state_bytes if last else 0,
     )

@@ -81,7 +81,7 @@ def wanted_keys(keys: Iterable[Key], columns: tuple[str, ...], schema: pa.Schema
     if not rows:
         return None
     return WantedKeys(
-        tuple(pl.DataFrame(found, schema={name: kinds[name] for name in names}) for names, found in rows.items())
+        tuple(pl.DataFrame(values, schema={name: kinds[name] for name in names}) for names, values in rows.items())
     )
 
 
@@ -117,8 +117,8 @@ def _value(column: str, value: Any, kind: pl.DataType) -> Any:
             return moment if kind.time_zone or moment is None else moment.replace(tzinfo=None)
         if isinstance(value, datetime):
             return value
-        given = pl.Series([value])
+        text = pl.Series([value])
         # A plain cast would turn 2.5 into 2, and find another key.
-        return None if value is None else exact_cast(given, kind).drop_nulls().item()
+        return None if value is None else exact_cast(text, kind).drop_nulls().item()
     except (pl.exceptions.PolarsError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise InvalidData(f"key column {column} is {kind}, and {value!r} is not: give a value of that type") from error

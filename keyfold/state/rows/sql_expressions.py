@@ -22,11 +22,11 @@ _SHOWN = 40
 """Characters of a text that are shown where it is too long."""
 
 
-def sql_expression(where: str, text: str) -> pl.Expr:
+def sql_expression(subject: str, text: str) -> pl.Expr:
     """Return the expression that a SQL text gives over the columns of a row.
 
     Args:
-        where: names the text in errors, such as `--set clicks`.
+        subject: names the text in errors, such as `--set clicks`.
         text: the expression. Write a column whose name is a word of SQL in double quotes.
 
     Raises:
@@ -39,11 +39,11 @@ def sql_expression(where: str, text: str) -> pl.Expr:
         4
     """
     if excess := excess_of(text):
-        raise InvalidData(f"{where}={text[:_SHOWN]}…: {excess}")
+        raise InvalidData(f"{subject}={text[:_SHOWN]}…: {excess}")
     for word in _WORDS.finditer(text):
         if word["refused"]:
             raise InvalidData(
-                f"{where}={text}: {word[0]} is not allowed; write an expression over the columns of one row, without queries, "
+                f"{subject}={text}: {word[0]} is not allowed; write an expression over the columns of one row, without queries, "
                 "functions that read files, comments, $ and semicolons; a text is in single quotes, a column of such a name in "
                 """double quotes, and EXTRACT(hour FROM "time") is date_part('hour', "time")"""
             )

@@ -5,7 +5,7 @@ and late, by event time and by arrival, with power cuts at any points, and state
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -253,3 +253,11 @@ def test_files_that_each_span_all_of_the_time_are_cut_and_it_is_said(lake):
     # Had the files been read one after the other, nothing could have closed before the last.
     assert [counts.rows["windows"] > 0 for counts in told] == [True] * 12
     assert "are read 12.0 times" in " ".join(summary.warnings)
+
+
+@pytest.mark.parametrize("name", ["late.clicks", "changes.clicks", "late.windows"])
+def test_an_author_s_own_table_cannot_have_the_name_of_one_of_the_engine(name):
+    job = windows()
+    side = replace(job.main, name=name)
+    with pytest.raises(KeyfoldError, match=f"name is '{name}': it must be lower-case"):
+        replace(job, tables=(job.main, side))
