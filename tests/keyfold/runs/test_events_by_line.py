@@ -282,6 +282,11 @@ def test_a_correction_that_was_cut_off_is_completed_and_changes_no_equal_event(l
         patch.setattr(fail_points, "act", cut)
         with pytest.raises(OSError, match="cut off"):
             fix(lake, source)
+    (tmp_path / "other").mkdir()
+    if point != "rewrite: files written":
+        # Another correction of the event is not taken for the one that was cut off.
+        with pytest.raises(InvalidData, match="was corrected"):
+            fix(lake, right(tmp_path / "other", ("a.ndjson", 1, "Oslo", 5, 99.5, ["a"])))
     assert fix(lake, source).jobs == ("per_hour",)
     assert prices(lake, "Oslo").count(11.5) == 1
     lake.run(PER_HOUR)
