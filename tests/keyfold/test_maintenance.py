@@ -18,8 +18,10 @@ from keyfold.lakehouse.log_changes import changes_since, snapshot
 from keyfold.lakehouse.paths import create_table
 from keyfold.lakehouse.positions import position_at
 from keyfold.lakehouse.reading import data_file_paths
-from tests.keyfold.aged_table import DAY, append, care, grow_old, touch
+from tests.keyfold.aged_table import DAY, append, care, grow_old, table, touch
 from tests.shop import CLICK, clicks
+
+__all__ = ["table"]
 
 
 def data_files(table: Path) -> int:

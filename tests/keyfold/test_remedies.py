@@ -17,7 +17,9 @@ from keyfold.journal import journal
 from keyfold.stream import Stream
 from spark_jobs.streams import STREAMS
 from tests.damages import cut_short, delete
-from tests.keyfold.house import rows_of
+from tests.keyfold.house import house, rows_of
+
+__all__ = ["house"]
 
 
 def changed_events(house):
