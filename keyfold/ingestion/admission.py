@@ -42,7 +42,7 @@ class Admission:
 
 def select_files(
     landing: Place,
-    known: pl.DataFrame,
+    files_before: pl.DataFrame,
     *,
     settle: timedelta,
     done_marker: bool,
@@ -55,7 +55,7 @@ def select_files(
 
     Args:
         landing: the landing folder.
-        known: the files that were read, as `KnownFiles.of` returns them.
+        files_before: the files that were read, as `KnownFiles.of` returns them.
         settle: time since the last change after which a file is complete; 0: every file is.
         done_marker: whether a file is complete once its marker file exists, instead.
         reread_changed: whether changed files are read again.
@@ -63,12 +63,12 @@ def select_files(
     Raises:
         KeyfoldError: the landing folder cannot be read.
     """
-    unchanged = read_as_they_are(known)
+    unchanged = read_as_they_are(files_before)
 
     def look() -> tuple[int, Listing, dict[str, KnownFile], list[LandedFile]]:
         # Take the time before listing, so that a file that lands meanwhile counts as young.
         now, listing = time.time_ns(), _list(landing, done_marker, unchanged)
-        before = versions(known, [file.path for file in listing.files])
+        before = versions(files_before, [file.path for file in listing.files])
         return now, listing, before, [file for file in listing.files if not is_known(file, before)]
 
     now, listing, before, unread = look()
@@ -103,9 +103,9 @@ def select_files(
     return Admission(tuple(files), waiting, changed, touched, unreadable)
 
 
-def is_known(file: LandedFile, known: Mapping[str, KnownFile]) -> bool:
+def is_known(file: LandedFile, files_before: Mapping[str, KnownFile]) -> bool:
     """Whether this version of a file was read, or refused and reported, before."""
-    before = known.get(file.path)
+    before = files_before.get(file.path)
     # A link that was refused and may be read now, or the reverse, is another version.
     if before is None or before.is_refused != (file.refused is not None):
         return False
@@ -146,8 +146,8 @@ def _difference(before: KnownFile, now: AdmittedFile) -> str:
     return f"{'grew' if now.size > before.size else 'shrank'} from {before.size:,} to {now.size:,} bytes"
 
 
-def _list(landing: Place, done_marker: bool, known: Set[tuple[str, int, int, int]]) -> Listing:
+def _list(landing: Place, done_marker: bool, read_before: Set[tuple[str, int, int, int]]) -> Listing:
     try:
-        return list_files(landing, done_marker=done_marker, known=known)
+        return list_files(landing, done_marker=done_marker, read_before=read_before)
     except OSError as error:
         raise cannot_be_read(landing, error) from None

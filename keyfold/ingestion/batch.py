@@ -18,7 +18,7 @@ from keyfold.ingestion.arrays import DamagedArrayError, open_array
 from keyfold.ingestion.duplicates import Ids, Numbers, hash_ranges, kept_at
 from keyfold.ingestion.ingest_plans import ids_since, newest_after
 from keyfold.ingestion.ingest_records import AdmittedFile, IngestCounts, IngestDone, IngestPlan
-from keyfold.ingestion.ingest_settings import Birth
+from keyfold.ingestion.ingest_settings import IngestSettings
 from keyfold.ingestion.kafka.offsets import OffsetRange, ReadTopic
 from keyfold.ingestion.listing import source_place
 from keyfold.ingestion.segments import Segment, drop_before, merge_segments, open_segment, write_segment
@@ -57,7 +57,7 @@ class Share:
 
     Attributes:
         stream: the stream.
-        birth: the settings of its ingest.
+        settings: the settings of its ingest.
         plan: the plan of the batch.
         before: the commit record of the previous batch.
         segments: the live segments of the index of event ids.
@@ -65,7 +65,7 @@ class Share:
     """
 
     stream: Stream
-    birth: Birth
+    settings: IngestSettings
     plan: IngestPlan
     before: IngestDone | None
     segments: tuple[Segment, ...]
@@ -87,7 +87,7 @@ def work(runners: Runners, lakehouse: Lakehouse, share: Share) -> IngestDone:
     """
     began = time.monotonic()
     fail_point("work: before")
-    plan, birth, stream = share.plan, share.birth, share.stream
+    plan, settings, stream = share.plan, share.settings, share.stream
     runner = runners.for_bytes(plan.amount)
     splits = [
         Split(
@@ -95,32 +95,32 @@ def work(runners: Runners, lakehouse: Lakehouse, share: Share) -> IngestDone:
             batch=plan.batch,
             oldest=plan.oldest,
             arrived=plan.planned_at,
-            events=birth.tables["events"],
-            quarantine=birth.tables["quarantine"],
-            ids=birth.segments,
+            events=settings.tables["events"],
+            quarantine=settings.tables["quarantine"],
+            ids=settings.segments,
             segments=share.segments,
             landing=source_place(lakehouse, plan.source),
             topic=share.access,
-            files=tuple((place, one) for place, one in inputs if isinstance(one, AdmittedFile)),
-            ranges=tuple((place, one) for place, one in inputs if isinstance(one, OffsetRange)),
+            files=tuple((place, input_) for place, input_ in inputs if isinstance(input_, AdmittedFile)),
+            ranges=tuple((place, input_) for place, input_ in inputs if isinstance(input_, OffsetRange)),
             threads=_threads(runner, inputs, plan.amount),
         )
         for inputs in _splits(plan, runner.parallelism)
     ]
     # Created here, once, and not by each of the workers that write to it.
     if stream.event_id:
-        birth.segments.mkdir(exist_ok=True)
+        settings.segments.mkdir(exist_ok=True)
     results = _read(runner, lakehouse, splits)
     fail_point("work: files written")
-    done = _done(share, splits, results, began)
+    record = _record(share, splits, results, began)
     fail_point("work: after")
-    return done
+    return record
 
 
-def _done(share: Share, splits: Sequence[Split], results: Sequence[SplitResult], began: float) -> IngestDone:
+def _record(share: Share, splits: Sequence[Split], results: Sequence[SplitResult], began: float) -> IngestDone:
     """Return the commit record of a batch."""
-    stream, birth, plan, before = share.stream, share.birth, share.plan, share.before
-    written = [one for result in results for one in result.events]
+    stream, settings, plan, before = share.stream, share.settings, share.plan, share.before
+    written = [file for result in results for file in result.events]
     rejects = [file for result in results for file in result.rejects]
     counts = IngestCounts()
     for result in results:
@@ -130,11 +130,11 @@ def _done(share: Share, splits: Sequence[Split], results: Sequence[SplitResult],
         written, more, changes = _without_copies(share, splits, written)
         rejects, counts = rejects + more, counts + changes
     # Merging before the commit record is safe: merged segments have new names, and old ones stay until it is written.
-    new = [one.segment for one in written if one.segment is not None]
+    new = [events.segment for events in written if events.segment is not None]
     since = ids_since(stream, plan.oldest)
-    live = merge_segments(birth.segments, [*drop_before(birth.segments, share.segments, since), *new])
+    live = merge_segments(settings.segments, [*drop_before(settings.segments, share.segments, since), *new])
     tables = {
-        "events": tuple(one.file for one in written),
+        "events": tuple(events.file for events in written),
         "quarantine": tuple(rejects),
     }
     return IngestDone(
@@ -152,18 +152,18 @@ def _done(share: Share, splits: Sequence[Split], results: Sequence[SplitResult],
         totals=(before.totals if before else IngestCounts()) + counts,
         segments=live,
         ids_since=since,
-        newest=newest_after(stream, birth.tables["events"], before, tables["events"]),
+        newest=newest_after(stream, settings.tables["events"], before, tables["events"]),
         deferred=tuple(path for result in results for path in result.deferred),
         topics=_topics_after(before, plan),
     )
 
 
 def _topics_after(before: IngestDone | None, plan: IngestPlan) -> dict[str, ReadTopic]:
-    known = before.topics if before else {}
+    topics = before.topics if before else {}
     if plan.topic is None:
-        return known
-    read = known.get(plan.source, ReadTopic(id=plan.topic.id, next={}))
-    return known | {plan.source: read.after(plan.topic)}
+        return topics
+    read = topics.get(plan.source, ReadTopic(id=plan.topic.id, next={}))
+    return topics | {plan.source: read.after(plan.topic)}
 
 
 def _splits(plan: IngestPlan, parallelism: int) -> list[tuple[tuple[int, AdmittedFile | OffsetRange], ...]]:
@@ -172,12 +172,12 @@ def _splits(plan: IngestPlan, parallelism: int) -> list[tuple[tuple[int, Admitte
     inputs = plan.inputs(max(1, min(parallelism, -(-total // _SPLIT_BYTES))))
     count = max(1, min(parallelism, len(inputs), -(-total // _SPLIT_BYTES)))
     splits: list[list[tuple[int, AdmittedFile | OffsetRange]]] = [[] for _ in range(count)]
-    done = 0
-    for place, one in enumerate(inputs):
+    bytes_before = 0
+    for place, input_ in enumerate(inputs):
         # The middle of an input decides, so that it goes to the split that has most of it.
-        middle = done + one.size / 2
-        splits[min(int(middle * count / total) if total else 0, count - 1)].append((place, one))
-        done += one.size
+        middle = bytes_before + input_.size / 2
+        splits[min(int(middle * count / total) if total else 0, count - 1)].append((place, input_))
+        bytes_before += input_.size
     return [tuple(split) for split in splits if split]
 
 
@@ -198,7 +198,7 @@ def _read(runner: Runner, lakehouse: Lakehouse, splits: Sequence[Split]) -> list
     # Workers return faults instead of raising them, since Spark would retry and bury the reason in a stack trace.
     if failures := [result.failed for result in results if result.failed is not None]:
         # What repeating the batch does not mend goes before what it does.
-        raise min(failures, key=lambda one: (isinstance(one, OSError), isinstance(one, DamagedArrayError)))
+        raise min(failures, key=lambda error: (isinstance(error, OSError), isinstance(error, DamagedArrayError)))
     return results
 
 
@@ -212,72 +212,76 @@ class _Unique(NamedTuple):
 
 def _without_copies(share: Share, splits: Sequence[Split], written: Sequence[WrittenEvents]) -> _Unique:
     """Remove rows with the ids of others in the batch, by rewriting the files that have any."""
-    stream, birth = share.stream, share.birth
-    events, copies = birth.tables["events"], _copies_between(birth, written, micros(stream.duplicate_window))
+    stream, settings = share.stream, share.settings
+    events, copies = settings.tables["events"], _copies_between(settings, written, micros(stream.duplicate_window))
     conflicts = copies.filter(~pl.col("is_equal"))
     frame = cache(lambda at: read_parquet(events / written[at].file.path))
     rejects: list[Rejected] = []
     origins = {at: origin for split in splits for at, origin in split.origins.items()}
-    for (at,), found in conflicts.group_by("file", maintain_order=True):
+    for (at,), conflicts_of_file in conflicts.group_by("file", maintain_order=True):
         # Rows that equal a conflict are conflicts too, each with its own line. Workers have counted them as duplicates.
-        dropped = open_array(birth.segments / written[at].places)[:, written[at].file.rows :]
+        dropped = open_array(settings.segments / written[at].places)[:, written[at].file.rows :]
         equal = pl.DataFrame({"place": dropped[0], "row": dropped[1]})
-        some = pl.concat([found, found.drop("place").join(equal, "row").select(found.columns)])
+        some = pl.concat(
+            [conflicts_of_file, conflicts_of_file.drop("place").join(equal, "row").select(conflicts_of_file.columns)]
+        )
         old = [frame(file).row(row, named=True) for file, row in some.select("kept_file", "kept_row").iter_rows()]
         rejects += conflicting(stream, origins, frame(at)[some["row"]], some["place"].to_numpy(), old)
     rows_of = {at: rows["row"].to_numpy() for (at,), rows in copies.group_by("file")}
-    kept: list[WrittenEvents] = []
-    for at, one in enumerate(written):
+    left: list[WrittenEvents] = []
+    for at, part in enumerate(written):
         without = rows_of.get(at)
         if without is None:
-            kept.append(one)
-        elif len(without) < one.file.rows:
-            kept.append(_rewritten(stream, birth, one, frame(at), without))
-    for at, one in enumerate(written):
+            left.append(part)
+        elif len(without) < part.file.rows:
+            left.append(_rewritten(stream, settings, part, frame(at), without))
+    for at, part in enumerate(written):
         if at in rows_of:
             # No commit names this file.
-            (events / one.file.path).unlink(missing_ok=True)
+            (events / part.file.path).unlink(missing_ok=True)
         # Row positions are needed only within the batch, not in the index of event ids.
-        (birth.segments / one.places).unlink(missing_ok=True)
-    files = [write_rejects(birth.tables["quarantine"], share.plan.batch, rejects)] if rejects else []
+        (settings.segments / part.places).unlink(missing_ok=True)
+    files = [write_rejects(settings.tables["quarantine"], share.plan.batch, rejects)] if rejects else []
     duplicates = copies.height - len(rejects)
-    return _Unique(kept, files, IngestCounts(accepted=-copies.height, quarantined=len(rejects), duplicates=duplicates))
+    return _Unique(left, files, IngestCounts(accepted=-copies.height, quarantined=len(rejects), duplicates=duplicates))
 
 
-def _copies_between(birth: Birth, written: Sequence[WrittenEvents], window: int) -> pl.DataFrame:
+def _copies_between(settings: IngestSettings, written: Sequence[WrittenEvents], window: int) -> pl.DataFrame:
     """Return the rows that have the id of an earlier one, which is kept: where both are, and whether they are equal.
 
     One range of hashes at a time bounds memory: copies have the same hash, so ranges can be compared independently.
     """
-    opened = [open_segment(birth.segments, one.segment) for one in written if one.segment is not None]
-    places = [open_array(birth.segments / one.places) for one in written]
+    opened = [open_segment(settings.segments, part.segment) for part in written if part.segment is not None]
+    places = [open_array(settings.segments / part.places) for part in written]
     ranges = max(1, -(-sum(map(len, opened)) // _ROWS_AT_ONCE))
     starts = hash_ranges(ranges)
     bounds = [np.append(np.searchsorted(ids.first, starts, "left"), len(ids)) for ids in opened]
-    found = [pl.DataFrame(schema=_COPIES)]
+    frames = [pl.DataFrame(schema=_COPIES)]
     for at in range(ranges if opened else 0):
         parts = [slice(bound[at], bound[at + 1]) for bound in bounds]
         some = [ids.take(part) for ids, part in zip(opened, parts, strict=True)]
         names = ("first", "second", "time", "content")
         together = Ids(*(np.concatenate([getattr(ids, name) for ids in some]) for name in names))
-        order, rows = (np.concatenate([one[n][part] for one, part in zip(places, parts, strict=True)]) for n in (0, 1))
+        order, rows = (
+            np.concatenate([positions[n][part] for positions, part in zip(places, parts, strict=True)]) for n in (0, 1)
+        )
         files = np.repeat(np.arange(len(some)), [len(ids) for ids in some])
-        kept = kept_at(together, order, window)
-        copies = np.flatnonzero(kept >= 0)
-        one = kept[copies]
-        is_equal = together.content[copies] == together.content[one]
-        columns = (files[copies], rows[copies], order[copies], files[one], rows[one], is_equal)
-        found.append(pl.DataFrame(dict(zip(_COPIES, columns, strict=True)), schema=_COPIES))
-    return pl.concat(found)
+        first = kept_at(together, order, window)
+        copies = np.flatnonzero(first >= 0)
+        originals = first[copies]
+        is_equal = together.content[copies] == together.content[originals]
+        columns = (files[copies], rows[copies], order[copies], files[originals], rows[originals], is_equal)
+        frames.append(pl.DataFrame(dict(zip(_COPIES, columns, strict=True)), schema=_COPIES))
+    return pl.concat(frames)
 
 
 def _rewritten(
-    stream: Stream, birth: Birth, one: WrittenEvents, frame: pl.DataFrame, without: Numbers
+    stream: Stream, settings: IngestSettings, part: WrittenEvents, frame: pl.DataFrame, without: Numbers
 ) -> WrittenEvents:
-    is_kept = np.ones(one.file.rows, np.bool_)
+    is_kept = np.ones(part.file.rows, np.bool_)
     is_kept[without] = False
-    file = write_data_file(frame.filter(pl.Series(is_kept)), birth.tables["events"], stream.event_schema)
-    assert one.segment is not None  # noqa: S101 - rows without ids have no copies
-    rows = np.asarray(open_array(birth.segments / one.places)[1, : one.file.rows], np.int64)
-    ids = open_segment(birth.segments, one.segment).take(is_kept[rows])
-    return WrittenEvents(file, write_segment(birth.segments, ids))
+    file = write_data_file(frame.filter(pl.Series(is_kept)), settings.tables["events"], stream.event_schema)
+    assert part.segment is not None  # noqa: S101 - rows without ids have no copies
+    rows = np.asarray(open_array(settings.segments / part.places)[1, : part.file.rows], np.int64)
+    ids = open_segment(settings.segments, part.segment).take(is_kept[rows])
+    return WrittenEvents(file, write_segment(settings.segments, ids))

@@ -67,16 +67,16 @@ def as_raw(stream: Stream, event: Event, file: str | None = None) -> tuple[str, 
 
 def look_up(stream: Stream, events: Place, rows: pl.DataFrame, times: Numbers) -> list[Event | None]:
     """Find the events of the event table with the ids of some rows, whose times are known; None for those not found cheaply."""
-    found: list[Event | None] = [None] * rows.height
+    events_of_rows: list[Event | None] = [None] * rows.height
     if not rows.height or rows.height > _LOOKED_UP:
-        return found
+        return events_of_rows
     files = [
         file
         for file in snapshot(events, stream.event_time).files
         if file.first is None or file.last is None or ((times >= file.first) & (times <= file.last)).any()
     ]
     if len(files) > _FILES:
-        return found
+        return events_of_rows
     wanted = rows.select(stream.event_id).with_row_index("\0row").with_columns(pl.Series("\0time", times))
     for file in files:
         old = read_parquet(events / file.path)
@@ -84,12 +84,12 @@ def look_up(stream: Stream, events: Place, rows: pl.DataFrame, times: Numbers) -
         both = wanted.join(old, [*stream.event_id, "\0time"], "inner", nulls_equal=True)
         for event in both.to_dicts():
             # An older file lacks columns that are new.
-            found[event["\0row"]] = dict.fromkeys(rows.columns) | event
-    return found
+            events_of_rows[event["\0row"]] = dict.fromkeys(rows.columns) | event
+    return events_of_rows
 
 
-def _differ(one: object, other: object) -> bool:
-    return repr(one) != repr(other) and one != other
+def _differ(left: object, right: object) -> bool:
+    return repr(left) != repr(right) and left != right
 
 
 def _shown(value: object) -> str:

@@ -64,13 +64,13 @@ def find_drift(stream: Stream, files: Iterable[Place], landing: Place | None = N
     # Paths that the stream uses, paths that are known (used or ignored), and objects of which only some fields are used.
     taken = {path for name in stream.raw_names if name != PLACE for path in _paths(name.removesuffix(TEXT_OF))}
     # All fields of an object that is kept as a whole, or ignored, are known.
-    known = taken | {path for name in stream.ignored for path in _paths(name)}
+    paths = taken | {path for name in stream.ignored for path in _paths(name)}
     opened = {path[:end] for path in taken for end in range(1, len(path))}
     unknown: dict[Place, tuple[str, ...]] = {}
     unreadable: dict[Place, str] = {}
     for file in () if TEXT_OF in stream.raw_names else files:
         try:
-            names = {_stranger(path, known, opened) for path in _columns(stream.format, file, landing)} - {""}
+            names = {_stranger(path, paths, opened) for path in _columns(stream.format, file, landing)} - {""}
         except UnreadableFileError as error:
             unreadable[file] = str(error)
         except ChildEndedError as error:
@@ -82,10 +82,10 @@ def find_drift(stream: Stream, files: Iterable[Place], landing: Place | None = N
     return Drift(unknown, unreadable)
 
 
-def _stranger(path: Path, known: Collection[Path], opened: Collection[Path]) -> str:
+def _stranger(path: Path, paths: Collection[Path], opened: Collection[Path]) -> str:
     """Return the name of the outermost unknown part of a path; empty if all of it is known."""
     ways = [path[:end] for end in range(1, len(path) + 1)]
-    if any(way in known for way in ways):
+    if any(way in paths for way in ways):
         return ""
     return name_of(next((way for way in ways if way not in opened), ()))
 
@@ -157,10 +157,10 @@ def _of_line(line: bytes) -> Iterable[Path]:
 
 def _of_value(path: Path, value: object) -> Iterator[Path]:
     if isinstance(value, dict) and value:
-        for key, one in value.items():
-            yield from _of_value((*path, key), one)
+        for key, inner in value.items():
+            yield from _of_value((*path, key), inner)
     elif isinstance(value, list) and value:
-        for one in value[:_ELEMENTS]:
-            yield from _of_value((*path, EACH), one)
+        for element in value[:_ELEMENTS]:
+            yield from _of_value((*path, EACH), element)
     elif path:
         yield path

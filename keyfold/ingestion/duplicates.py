@@ -41,9 +41,9 @@ class Ids:
     def __len__(self) -> int:
         return len(self.first)
 
-    def take(self, where: Numbers | Mask | slice) -> "Ids":
+    def take(self, positions: Numbers | Mask | slice) -> "Ids":
         """Return the events at some positions."""
-        return Ids(self.first[where], self.second[where], self.time[where], self.content[where])
+        return Ids(self.first[positions], self.second[positions], self.time[positions], self.content[positions])
 
     def sorted_order(self) -> Numbers:
         """Return the positions sorted by first, second, time."""
@@ -73,13 +73,13 @@ def standing_at(ids: Ids, standing: Ids, window: int) -> Numbers:
         standing: the earlier events, in `sorted_order`. May be memory-mapped.
         window: maximum difference of event times, in microseconds.
     """
-    found = np.full(len(ids), -1, np.int64)
+    positions = np.full(len(ids), -1, np.int64)
     if not len(standing):
-        return found
+        return positions
     # Search by the first hash alone, which excludes nearly all rows. The second hash and the time decide among the rest.
     begin = np.searchsorted(standing.first, ids.first, "left")
-    known = np.flatnonzero(standing.first[np.minimum(begin, len(standing) - 1)] == ids.first)
-    begin, some = begin[known], ids.take(known)
+    rows = np.flatnonzero(standing.first[np.minimum(begin, len(standing) - 1)] == ids.first)
+    begin, some = begin[rows], ids.take(rows)
     end = np.searchsorted(standing.first, some.first, "right")
     # A binary search of all rows at once: for the first event of the id that is not earlier.
     low, high = begin.copy(), end.copy()
@@ -94,9 +94,9 @@ def standing_at(ids: Ids, standing: Ids, window: int) -> Numbers:
         is_known = (begin <= neighbour) & (neighbour < end)
         at = np.clip(neighbour, 0, len(standing) - 1)
         is_known &= (standing.second[at] == some.second) & (np.abs(standing.time[at] - some.time) <= window)
-        is_known &= (found[known] < 0) | (standing.content[at] == some.content)
-        found[known[is_known]] = at[is_known]
-    return found
+        is_known &= (positions[rows] < 0) | (standing.content[at] == some.content)
+        positions[rows[is_known]] = at[is_known]
+    return positions
 
 
 def kept_at(ids: Ids, order: Numbers, window: int) -> Numbers:
@@ -107,23 +107,27 @@ def kept_at(ids: Ids, order: Numbers, window: int) -> Numbers:
         order: the rows' positions in the input; the lower one is earlier.
         window: maximum difference of event times, in microseconds.
     """
-    found = np.full(len(ids), -1, np.int64)
+    first = np.full(len(ids), -1, np.int64)
     sequence = np.argsort(ids.first)
     among = sequence[_tied(ids.first[sequence])]
     # Few rows share their id with another one, since those of `first_equal` are gone: they have another content or time.
-    kept: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+    by_id: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
     for row in among[np.argsort(order[among])].tolist():
         time = int(ids.time[row])
-        times, rows = kept.setdefault((int(ids.first[row]), int(ids.second[row])), ([], []))
+        times, rows = by_id.setdefault((int(ids.first[row]), int(ids.second[row])), ([], []))
         at = bisect_left(times, time)
         # The two neighbours are enough, since `times` is sorted.
-        near = [rows[one] for one in (at - 1, at) if 0 <= one < len(times) and abs(times[one] - time) <= window]
+        near = [
+            rows[neighbour]
+            for neighbour in (at - 1, at)
+            if 0 <= neighbour < len(times) and abs(times[neighbour] - time) <= window
+        ]
         if near:
-            found[row] = next((one for one in near if ids.content[one] == ids.content[row]), near[0])
+            first[row] = next((neighbour for neighbour in near if ids.content[neighbour] == ids.content[row]), near[0])
         else:
             times.insert(at, time)
             rows.insert(at, row)
-    return found
+    return first
 
 
 def first_equal(ids: Ids, order: Numbers) -> Numbers:
@@ -140,11 +144,11 @@ def first_equal(ids: Ids, order: Numbers) -> Numbers:
     names = ("first", "second", "time", "content")
     rows = pl.DataFrame({name: getattr(ids, name)[sequence] for name in names} | {"at": sequence})
     is_first = rows.select(pl.struct(names).is_first_distinct()).to_series()
-    found = np.arange(len(ids))
+    first = np.arange(len(ids))
     if not is_first.all():
         both = rows.filter(~is_first).join(rows.filter(is_first), on=names, suffix="_of_first")
-        found[both["at"].to_numpy()] = both["at_of_first"].to_numpy()
-    return found
+        first[both["at"].to_numpy()] = both["at_of_first"].to_numpy()
+    return first
 
 
 def _tied(values: npt.NDArray[np.generic]) -> Mask:
@@ -178,7 +182,7 @@ def content_columns(stream: Stream) -> list[str]:
     sources = {name: stream.source(name) for name in stream.schema.names}
     if stream.missing_time == "arrival":
         del sources[stream.event_time]
-    return [name for name, one in sources.items() if not one.path and not message_columns(one.raw_names)]
+    return [name for name, source in sources.items() if not source.path and not message_columns(source.raw_names)]
 
 
 def _contents(stream: Stream, events: pl.DataFrame) -> Hashes:

@@ -46,7 +46,7 @@ def holds_any(texts: Iterable[str]) -> Holds:
     pattern = re.compile(rf"(?<![^\W_])(?:{words})(?![^\W_])")
 
     def holds(text: str) -> bool:
-        return any(pattern.search(unicodedata.normalize("NFC", one)) for one in (text, unquote(text)))
+        return any(pattern.search(unicodedata.normalize("NFC", name)) for name in (text, unquote(text)))
 
     return holds
 

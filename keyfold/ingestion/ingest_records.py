@@ -73,7 +73,7 @@ class IngestPlan(Plan):
     @property
     def amount(self) -> int:
         """Estimated bytes to read."""
-        return sum(one.size for one in (self.topic.ranges if self.topic else self.files))
+        return sum(input_.size for input_ in (self.topic.ranges if self.topic else self.files))
 
     def inputs(self, count: int) -> Sequence[AdmittedFile | OffsetRange]:
         """Return the inputs, in order. Offsets are cut into pieces for `count` readers."""
@@ -121,8 +121,8 @@ class IngestDone(Done):
 
 
 def _describe(offsets: OffsetRange) -> str:
-    what = "gap" if offsets.is_lost else "offsets"
-    return f"partition {offsets.partition} {what} {offsets.start}..{offsets.end}"
+    kind = "gap" if offsets.is_lost else "offsets"
+    return f"partition {offsets.partition} {kind} {offsets.start}..{offsets.end}"
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class IngestSummary:
             if self.reread
             else "it was not read again; --reread-changed (in Dagster: reread_changed) does so for streams with an event id"
         )
-        names = [f"{path} {what} after it was read; {remedy}" for path, what in self.changed.items()]
+        names = [f"{path} {change} after it was read; {remedy}" for path, change in self.changed.items()]
         zone = (
             f"{counted(self.without_zone, 'time')} had no zone and were taken for UTC: say in stream {self.stream} which zone is meant, "
             "by format=FileFormat(zone='Europe/Berlin') or zone='UTC'"

@@ -19,7 +19,7 @@ from keyfold.ingestion.ingest_plans import (
     plan_batches,
 )
 from keyfold.ingestion.ingest_records import IngestCounts, IngestDone, IngestPlan, IngestSummary
-from keyfold.ingestion.ingest_settings import Birth, fit_events, open_ingest
+from keyfold.ingestion.ingest_settings import IngestSettings, fit_events, open_ingest
 from keyfold.ingestion.inspection import ingest_journal, uncommitted
 from keyfold.ingestion.kafka.offsets import TopicShare, gone_error
 from keyfold.ingestion.kafka.topic import KafkaTopic, topic_id
@@ -64,27 +64,27 @@ def ingest_under_lock(
         run.work_on_plans()
         admission = Admission()
         if isinstance(landing, KafkaTopic):
-            source, parts = landing.source, new_offsets(run.journal, landing, max_bytes_per_batch, run.birth.remedy)
+            source, parts = landing.source, new_offsets(run.journal, landing, max_bytes_per_batch, run.settings.remedy)
         else:
             source = source_name(lakehouse, landing)
             admission = select_files(
                 landing,
-                run.known.of(source),
+                run.known_files.of(source),
                 settle=settle,
                 done_marker=stream.done_marker,
                 reread_changed=reread_changed,
             )
-            run.known.note(source, admission.touched)
+            run.known_files.note(source, admission.touched)
             waiting = [
                 f"{landing / path} cannot be read ({why}), and waits" for path, why in admission.unreadable.items()
             ]
             run.warnings += in_few_lines(waiting, "entries wait")
             parts = cut_files(admission.files, max_bytes_per_batch)
         last = run.journal.last_done()
-        oldest = None if any_age else oldest_accepted(stream, run.birth.tables["events"], last)
+        oldest = None if any_age else oldest_accepted(stream, run.settings.tables["events"], last)
         plan_batches(run.journal, source, parts, oldest)
         run.work_on_plans()
-        done = run.tidy_up()
+        record = run.tidy_up()
     except OSError as error:
         raise KeyfoldError(
             f"ingest of {stream.name} was interrupted: {error}; correct that and run it again: it continues where it stopped"
@@ -96,7 +96,7 @@ def ingest_under_lock(
         waiting=admission.waiting + run.deferred,
         changed=dict(admission.changed),
         reread=reread_changed,
-        totals=done.totals if done else IngestCounts(),
+        totals=record.totals if record else IngestCounts(),
         batches=run.batches,
         seconds=time.monotonic() - began,
         warnings=tuple(run.warnings),
@@ -118,8 +118,8 @@ class _Run:
     ) -> None:
         self._runners, self._lakehouse, self._stream, self._landing = runners, lakehouse, stream, landing
         self._on_batch = on_batch
-        self.birth, self.journal = open_ingest(lakehouse, stream), ingest_journal(lakehouse, stream.name)
-        self.known = KnownFiles(self.birth.folder, self.journal, self.birth.where, self.birth.remedy)
+        self.settings, self.journal = open_ingest(lakehouse, stream), ingest_journal(lakehouse, stream.name)
+        self.known_files = KnownFiles(self.settings.folder, self.journal, self.settings.label, self.settings.remedy)
         self._segments: tuple[Segment, ...] = ()
         self._since: datetime | None = None
         self._opened: dict[str, DeltaTable] = {}
@@ -127,13 +127,15 @@ class _Run:
 
     def begin(self) -> None:
         """Check that journal, tables and stream agree, and finish the commits of a killed run."""
-        birth = self.birth
-        opened = check_tables(self.journal, birth.tables, birth.ids, birth.identity, birth.where, birth.remedy)
-        fit_events(self._stream, birth, opened["events"])
+        settings = self.settings
+        opened = check_tables(
+            self.journal, settings.tables, settings.ids, settings.identity, settings.label, settings.remedy
+        )
+        fit_events(self._stream, settings, opened["events"])
         self._opened = dict(opened)
-        done = self.journal.last_done()
-        if done is not None and uncommitted(birth, done, opened):
-            self.commit(done)
+        record = self.journal.last_done()
+        if record is not None and uncommitted(settings, record, opened):
+            self.commit(record)
 
     def work_on_plans(self) -> None:
         """Work on the planned batches, one after the other."""
@@ -148,7 +150,7 @@ class _Run:
     def tidy_up(self) -> IngestDone | None:
         """Save the known files, and compact the journal; return the newest commit record."""
         # In this order: compaction deletes records of files, which must be in the table of known files by then.
-        self.known.keep(self.counts.files)
+        self.known_files.keep(self.counts.files)
         self.journal.compact()
         return self.journal.last_done()
 
@@ -159,26 +161,26 @@ class _Run:
             record = self._read(plan, before, access)
         except DamagedArrayError as error:
             # Nothing of the batch is committed yet, so it can be repeated with a rebuilt index.
-            self._segments = self._rebuilt_index(_damaged(self.birth, str(error)))
+            self._segments = self._rebuilt_index(_damaged(self.settings, str(error)))
             record = self._read(plan, before, access)
         # Check again after reading: messages of a topic that was replaced meanwhile must not be committed.
         if plan.topic and access and not access.is_gone and self._access(plan.topic).is_gone:
-            raise gone_error(plan.topic.name, self.birth.remedy)
+            raise gone_error(plan.topic.name, self.settings.remedy)
         return record
 
     def _read(self, plan: IngestPlan, before: IngestDone | None, access: TopicAccess | None) -> IngestDone:
-        share = Share(self._stream, self.birth, plan, before, self._segments, access)
+        share = Share(self._stream, self.settings, plan, before, self._segments, access)
         return work(self._runners, self._lakehouse, share)
 
     def commit(self, record: IngestDone) -> None:
         """Commit the files of a commit record to the tables. Idempotent."""
-        birth = self.birth
+        settings = self.settings
         fail_point("commit: before")
         for number, (name, files) in enumerate(record.tables.items()):
             if number:
                 fail_point("commit: one table")
             opened = self._opened.pop(name, None) if files else None
-            append_files(birth.tables[name], files, f"{birth.identity}/{name}", record.batch, opened)
+            append_files(settings.tables[name], files, f"{settings.identity}/{name}", record.batch, opened)
         fail_point("commit: after")
         self.counts += record.counts
         self.batches += 1
@@ -193,7 +195,7 @@ class _Run:
         topic = own or KafkaTopic(share.name)
         is_gone = topic_id(topic) != share.id
         if is_gone and not topic.anew:
-            raise gone_error(share.name, self.birth.remedy)
+            raise gone_error(share.name, self.settings.remedy)
         return TopicAccess(
             share.name,
             topic.settings.bootstrap,
@@ -212,16 +214,16 @@ class _Run:
             return self._rebuilt_index(
                 f"the index of ids held those since {to_iso(last.ids_since)}, and max_age or duplicate_window is longer now"
             )
-        missing = missing_segments(self.birth.segments, last.segments)
-        return self._rebuilt_index(_damaged(self.birth, ", ".join(missing[:3]))) if missing else last.segments
+        missing = missing_segments(self.settings.segments, last.segments)
+        return self._rebuilt_index(_damaged(self.settings, ", ".join(missing[:3]))) if missing else last.segments
 
     def _rebuilt_index(self, why: str) -> tuple[Segment, ...]:
         self.warnings.append(f"{why}; it was rebuilt from the event table")
-        return rebuild_segments(self.birth.segments, self._stream, self.birth.tables["events"], self._since)
+        return rebuild_segments(self.settings.segments, self._stream, self.settings.tables["events"], self._since)
 
     def _sweep(self) -> None:
-        sweep_segments(self.birth.segments, {segment.name for segment in self._segments})
+        sweep_segments(self.settings.segments, {segment.name for segment in self._segments})
 
 
-def _damaged(birth: Birth, what: str) -> str:
-    return f"part of the index of ids in {birth.segments} is gone or damaged ({what})"
+def _damaged(settings: IngestSettings, parts: str) -> str:
+    return f"part of the index of ids in {settings.segments} is gone or damaged ({parts})"

@@ -1,4 +1,4 @@
-"""The birth record of a stream's ingest, and the check that stream and tables still fit it.
+"""The settings of a stream's ingest in its record, and the check that stream and tables still fit it.
 
 FOLDER/ingest.json   the identity of this ingest in its tables' logs, Delta's ids of the tables, immutable settings
 """
@@ -53,7 +53,7 @@ _FORMAT = 2
 
 
 @dataclass(frozen=True)
-class Birth:
+class IngestSettings:
     """The settings that a stream's ingest began with.
 
     Attributes:
@@ -62,7 +62,7 @@ class Birth:
         identity: its name in the transactions of the tables.
         ids: Delta's ids of the tables.
         immutable: settings of the stream that must not change.
-        where: a name for the ingest, for error messages.
+        label: a name for the ingest, for error messages.
         remedy: how to start over, for error messages.
     """
 
@@ -71,7 +71,7 @@ class Birth:
     identity: str
     ids: dict[str, str]
     immutable: dict[str, Any]
-    where: str
+    label: str
     remedy: str
 
     @property
@@ -83,22 +83,22 @@ class Birth:
         return self.folder / "ids"
 
 
-def open_ingest(lakehouse: Lakehouse, stream: Stream) -> Birth:
+def open_ingest(lakehouse: Lakehouse, stream: Stream) -> IngestSettings:
     """Open the ingest of a stream, or begin it. Call it under the lock of its folder.
 
     Raises:
         KeyfoldError: another version of Keyfold wrote it, or the stream does not fit it.
     """
-    birth = existing_ingest(lakehouse, stream.name)
-    if birth is None:
+    settings = existing_ingest(lakehouse, stream.name)
+    if settings is None:
         _begin(lakehouse, stream)
-        birth = existing_ingest(lakehouse, stream.name)
-        assert birth is not None  # noqa: S101 - it was just written; this tells the type checker so
-    _check_unchanged(stream, birth)
-    return birth
+        settings = existing_ingest(lakehouse, stream.name)
+        assert settings is not None  # noqa: S101 - it was just written; this tells the type checker so
+    _check_unchanged(stream, settings)
+    return settings
 
 
-def existing_ingest(lakehouse: Lakehouse, stream: str) -> Birth | None:
+def existing_ingest(lakehouse: Lakehouse, stream: str) -> IngestSettings | None:
     """Return the ingest of a stream; None if it has not begun. Needs no lock.
 
     Raises:
@@ -108,23 +108,25 @@ def existing_ingest(lakehouse: Lakehouse, stream: str) -> Birth | None:
     record = folder / RECORD
     if not record.exists():
         return None
-    where, remedy = _where(stream), rebuild_remedy(lakehouse, stream)
-    born = read_json(record, remedy, {"format": int})
-    if born["format"] != _FORMAT:
+    label, remedy = _label(stream), rebuild_remedy(lakehouse, stream)
+    content = read_json(record, remedy, {"format": int})
+    if content["format"] != _FORMAT:
         raise IncompatibleState(
-            f"{where}: {folder} is of another version of Keyfold (format {born['format']}); {remedy}"
+            f"{label}: {folder} is of another version of Keyfold (format {content['format']}); {remedy}"
         )
-    born = read_json(record, remedy, {"identity": str, "tables": dict, "fixed": dict})
-    return Birth(folder, _tables(lakehouse, stream), born["identity"], born["tables"], born["fixed"], where, remedy)
+    content = read_json(record, remedy, {"identity": str, "tables": dict, "fixed": dict})
+    return IngestSettings(
+        folder, _tables(lakehouse, stream), content["identity"], content["tables"], content["fixed"], label, remedy
+    )
 
 
-def fit_events(stream: Stream, birth: Birth, table: DeltaTable) -> None:
+def fit_events(stream: Stream, settings: IngestSettings, table: DeltaTable) -> None:
     """Add the stream's new nullable columns to the event table.
 
     Raises:
         KeyfoldError: table and stream differ in another way.
     """
-    path = birth.tables["events"]
+    path = settings.tables["events"]
     wanted = {field.name: field for field in table_schema(stream.event_schema).fields}
     present = {field.name: field.type for field in table.schema().fields}
     new = [name for name in wanted if name not in present]
@@ -138,14 +140,14 @@ def fit_events(stream: Stream, birth: Birth, table: DeltaTable) -> None:
     if faults:
         raise IncompatibleState(
             f"{path} and its stream {stream.name} differ: {'; '.join(faults)}; make the stream's columns fit the table's "
-            f"(new nullable columns are added automatically), or {birth.remedy}"
+            f"(new nullable columns are added automatically), or {settings.remedy}"
         )
     if new:
         # Older rows are NULL in these columns; no data file is rewritten.
         table.alter.add_columns([wanted[name] for name in new])
 
 
-def _where(stream: str) -> str:
+def _label(stream: str) -> str:
     return f"ingest of {stream}"
 
 
@@ -163,12 +165,12 @@ def _tables(lakehouse: Lakehouse, stream: str) -> dict[str, Place]:
 
 def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
     folder, tables = lakehouse.ingest(stream.name), _tables(lakehouse, stream.name)
-    where, remedy = _where(stream.name), rebuild_remedy(lakehouse, stream.name)
+    label, remedy = _label(stream.name), rebuild_remedy(lakehouse, stream.name)
     for name, path in tables.items():
         # Without a record, the files of these rows would be read again. An empty table is fine: a killed start leaves it.
         if is_table(path) and DeltaTable(str(path)).count():
             raise Damaged(
-                f"{where}: the table {name} in {path} has rows, but {folder} has no record of the files they came from; "
+                f"{label}: the table {name} in {path} has rows, but {folder} has no record of the files they came from; "
                 f"restore that folder, or {remedy}"
             )
     # The record is written last, since it holds the tables' ids. If this is interrupted before, the next run starts again.
@@ -198,11 +200,11 @@ def _immutable(stream: Stream) -> dict[str, Any]:
     }
 
 
-def _check_unchanged(stream: Stream, birth: Birth) -> None:
-    settings = _immutable(stream)
-    for name in {**birth.immutable, **settings}:
-        now = settings.get(name)
-        if birth.immutable.get(name) != now:
+def _check_unchanged(stream: Stream, settings: IngestSettings) -> None:
+    immutable = _immutable(stream)
+    for name in {**settings.immutable, **immutable}:
+        now = immutable.get(name)
+        if settings.immutable.get(name) != now:
             raise IncompatibleState(
-                f"{birth.where} began with {name} {birth.immutable.get(name)} and now has {now}; set it back, or {birth.remedy}"
+                f"{settings.label} began with {name} {settings.immutable.get(name)} and now has {now}; set it back, or {settings.remedy}"
             )

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from keyfold.ingestion.ingest_records import IngestCounts, IngestDone, IngestPlan
-from keyfold.ingestion.ingest_settings import Birth, existing_ingest, rebuild_remedy
+from keyfold.ingestion.ingest_settings import IngestSettings, existing_ingest, rebuild_remedy
 from keyfold.ingestion.kafka.offsets import ReadTopic
 from keyfold.ingestion.known import IngestJournal, KnownFile, KnownFiles, versions
 from keyfold.ingestion.listing import source_name
@@ -23,8 +23,8 @@ _LOOK = 0.02
 
 def ingest_totals(lakehouse: Lakehouse, stream: Stream | str) -> IngestCounts:
     """Return the counts of a stream over all runs and all sources."""
-    done = ingest_journal(lakehouse, stream if isinstance(stream, str) else stream.name).last_done()
-    return done.totals if done else IngestCounts()
+    record = ingest_journal(lakehouse, stream if isinstance(stream, str) else stream.name).last_done()
+    return record.totals if record else IngestCounts()
 
 
 def ingest_journal(lakehouse: Lakehouse, stream: str) -> IngestJournal:
@@ -51,12 +51,12 @@ class SettledTables:
     """A state in which ingest's journal and tables agree.
 
     Attributes:
-        done: the commit record of the batch.
+        record: the commit record of the batch.
         tables: the tables `events` and `quarantine` with exactly its rows.
         is_whole: whether they are: not after a run that was interrupted before it committed to both.
     """
 
-    done: IngestDone
+    record: IngestDone
     tables: Mapping[str, DeltaTable]
     is_whole: bool
 
@@ -69,47 +69,51 @@ def settled_tables(lakehouse: Lakehouse, stream: str) -> SettledTables | None:
     Raises:
         TableNotFoundError: a table is gone.
     """
-    journal, birth, until = ingest_journal(lakehouse, stream), existing_ingest(lakehouse, stream), time.monotonic() + 60
+    journal, settings, until = (
+        ingest_journal(lakehouse, stream),
+        existing_ingest(lakehouse, stream),
+        time.monotonic() + 60,
+    )
     while True:
         # Read before the journal: if ingest ends in between, one more round sees its last commits.
         goes_on = is_held(lakehouse.ingest(stream))
-        done = journal.last_done()
-        if birth is None or done is None:
+        record = journal.last_done()
+        if settings is None or record is None:
             return None
-        opened = {name: DeltaTable(str(path)) for name, path in birth.tables.items()}
+        opened = {name: DeltaTable(str(path)) for name, path in settings.tables.items()}
         newest = journal.last_done()
         # Commits follow their commit record: without a later record, nothing was added since.
-        is_whole = newest is not None and newest.batch == done.batch and not uncommitted(birth, done, opened)
+        is_whole = newest is not None and newest.batch == record.batch and not uncommitted(settings, record, opened)
         if is_whole or not goes_on or time.monotonic() > until:
-            return SettledTables(done, opened, is_whole)
+            return SettledTables(record, opened, is_whole)
         time.sleep(_LOOK)
 
 
 def read_topics(lakehouse: Lakehouse, stream: str) -> dict[str, ReadTopic]:
     """Return how far topics have been read, by source (`kafka://TOPIC`)."""
-    done = ingest_journal(lakehouse, stream).last_done()
-    return done.topics if done else {}
+    record = ingest_journal(lakehouse, stream).last_done()
+    return record.topics if record else {}
 
 
 def is_unfinished(lakehouse: Lakehouse, stream: str) -> bool:
     """Whether an interrupted run has left work that the next one will finish."""
-    journal, birth = ingest_journal(lakehouse, stream), existing_ingest(lakehouse, stream)
-    done = journal.last_done()
-    if birth is None or done is None or journal.pending():
+    journal, settings = ingest_journal(lakehouse, stream), existing_ingest(lakehouse, stream)
+    record = journal.last_done()
+    if settings is None or record is None or journal.pending():
         return bool(journal.pending())
     try:
-        opened = {name: DeltaTable(str(path)) for name, path in birth.tables.items() if done.tables[name]}
+        opened = {name: DeltaTable(str(path)) for name, path in settings.tables.items() if record.tables[name]}
     except TableNotFoundError:
         return False  # the next run reports the missing table, and cannot repair it
-    return bool(uncommitted(birth, done, opened))
+    return bool(uncommitted(settings, record, opened))
 
 
-def uncommitted(birth: Birth, done: IngestDone, opened: Mapping[str, DeltaTable]) -> list[str]:
+def uncommitted(settings: IngestSettings, record: IngestDone, opened: Mapping[str, DeltaTable]) -> list[str]:
     """Return the tables that lack the commit of the newest commit record."""
     return [
         name
-        for name, files in done.tables.items()
-        if files and opened[name].transaction_version(f"{birth.identity}/{name}") != done.batch
+        for name, files in record.tables.items()
+        if files and opened[name].transaction_version(f"{settings.identity}/{name}") != record.batch
     ]
 
 

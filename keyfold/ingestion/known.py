@@ -66,33 +66,33 @@ class _KnownByEitherName(dict[str, KnownFile]):
         return super().get(key) or super().get(erased_name(key), default)
 
 
-def versions(known: pl.DataFrame, paths: Sequence[str] | None = None) -> dict[str, KnownFile]:
+def versions(files: pl.DataFrame, paths: Sequence[str] | None = None) -> dict[str, KnownFile]:
     """Return the known versions of files by path; those of some paths alone, if they are given.
 
     Args:
-        known: the files of a source, as `KnownFiles.of` returns them.
+        files: the files of a source, as `KnownFiles.of` returns them.
         paths: the paths.
     """
     if paths is not None:
-        known = known.filter(pl.col("path").is_in([*paths, *map(erased_name, paths)]))
-    rows = map(KnownFile._make, known.select(KnownFile._fields).iter_rows())
-    found = dict(zip(known["path"], rows, strict=True))
-    return _KnownByEitherName(found) if any(map(is_erased, found)) else found
+        files = files.filter(pl.col("path").is_in([*paths, *map(erased_name, paths)]))
+    rows = map(KnownFile._make, files.select(KnownFile._fields).iter_rows())
+    by_path = dict(zip(files["path"], rows, strict=True))
+    return _KnownByEitherName(by_path) if any(map(is_erased, by_path)) else by_path
 
 
-def read_as_they_are(known: pl.DataFrame) -> Set[tuple[str, int, int, int]]:
+def read_as_they_are(files: pl.DataFrame) -> Set[tuple[str, int, int, int]]:
     """Return paths, sizes, modification and change times of the files that were read and not only reported."""
-    read = known.filter(pl.col("fingerprint") != _REFUSED)
+    read = files.filter(pl.col("fingerprint") != _REFUSED)
     return frozenset(read.select("path", "size", "modified_at", "changed_at").iter_rows())
 
 
 class KnownFiles:
     """The files of a stream that were read, by source and path."""
 
-    def __init__(self, folder: Place, journal: IngestJournal, where: str, remedy: str = "") -> None:
+    def __init__(self, folder: Place, journal: IngestJournal, label: str, remedy: str = "") -> None:
         self._folder = folder / "files"
         self._journal = journal
-        self._where, self._remedy = where, remedy
+        self._label, self._remedy = label, remedy
 
     def of(self, source: str) -> pl.DataFrame:
         """Return the versions of a source's files that were read, or refused and only reported: see `versions`.
@@ -135,21 +135,21 @@ class KnownFiles:
         if renamed_paths:
             # A file that was erased before and read again has both names: the later version counts.
             both = table.with_columns(pl.Series("path", renamed), is_new=pl.Series(renamed) != table["path"])
-            one = both.sort("is_new").unique(["source", "path"], keep="last").drop("is_new")
-            self._store(one.sort("source", "path"), after)
-        plans, dones = list[IngestPlan](), list[IngestDone]()
+            latest = both.sort("is_new").unique(["source", "path"], keep="last").drop("is_new")
+            self._store(latest.sort("source", "path"), after)
+        plans, records = list[IngestPlan](), list[IngestDone]()
         for batch in self._journal.kept():
-            plan, done = self._journal.plan(batch), self._journal.done(batch)
-            if plan is None or done is None:
+            plan, record = self._journal.plan(batch), self._journal.done(batch)
+            if plan is None or record is None:
                 continue
             files = tuple(file.model_copy(update={"path": new(plan.source, file.path)}) for file in plan.files)
-            deferred = tuple(new(plan.source, path) for path in done.deferred)
-            if deferred != done.deferred:
-                dones.append(done.model_copy(update={"deferred": deferred}))
+            deferred = tuple(new(plan.source, path) for path in record.deferred)
+            if deferred != record.deferred:
+                records.append(record.model_copy(update={"deferred": deferred}))
             if files != plan.files:
                 plans.append(plan.model_copy(update={"files": files}))
         # Commit records before plans, since their `deferred` says which files of a plan were not read.
-        self._journal.amend(plans, dones)
+        self._journal.amend(plans, records)
         return len(renamed_paths)
 
     def keep(self, files: int) -> None:
@@ -199,7 +199,7 @@ class KnownFiles:
             return read_parquet(path), numbers[-1]
         except pl.exceptions.PolarsError as error:
             raise Damaged(
-                f"{self._where}: {path}, the list of files that were read, is damaged ({first_line(error)}); restore it"
+                f"{self._label}: {path}, the list of files that were read, is damaged ({first_line(error)}); restore it"
                 + (f", or {self._remedy}" if self._remedy else "")
             ) from error
 
@@ -207,15 +207,15 @@ class KnownFiles:
         last = self._journal.last_done()
         later: list[tuple[IngestPlan, list[AdmittedFile]]] = []
         for batch in range(after + 1, last.batch + 1 if last else 0):
-            plan, done = self._journal.plan(batch), self._journal.done(batch)
-            if plan is None or done is None:
+            plan, record = self._journal.plan(batch), self._journal.done(batch)
+            if plan is None or record is None:
                 raise Damaged(
-                    f"{self._where}: it is not known which files were read, since {self._folder} and the record of batch "
+                    f"{self._label}: it is not known which files were read, since {self._folder} and the record of batch "
                     f"{batch} in {self._journal.folder} are gone; restore the whole folder "
                     f"{self._folder.parent}, or {self._remedy}"
                 )
             # Deferred files changed while they were read. They count as unknown, so a later run reads them.
-            deferred = set(done.deferred)
+            deferred = set(record.deferred)
             later.append((plan, [file for file in plan.files if file.path not in deferred]))
         return later
 

@@ -21,7 +21,7 @@ LANDING_VARIABLE = "KEYFOLD_LANDING"
 
 def find_landing(
     stream: str,
-    given: str | None = None,
+    source: str | None = None,
     *,
     start: str | None = None,
     on_gap: str | None = None,
@@ -30,11 +30,11 @@ def find_landing(
 ) -> Landing | None:
     """Return the folder or topic that a run reads; None for the default landing folder of the stream.
 
-    Without `given`, it is the stream's topic in KEYFOLD_KAFKA_TOPICS, else its folder in KEYFOLD_LANDING.
+    Without `source`, it is the stream's topic in KEYFOLD_KAFKA_TOPICS, else its folder in KEYFOLD_LANDING.
 
     Args:
         stream: the stream's name.
-        given: a folder, the URL of one in a bucket, or `kafka://TOPIC`.
+        source: a folder, the URL of one in a bucket, or `kafka://TOPIC`.
         start, on_gap, anew: options of a topic, see `KafkaTopic`; `start` as text.
 
     Raises:
@@ -47,13 +47,13 @@ def find_landing(
         True
     """
     named = kafka_topics(environment).get(stream)
-    source = given or (PREFIX + named if named else landing_folders(environment).get(stream))
-    if source is not None and source.startswith(PREFIX):
+    chosen = source or (PREFIX + named if named else landing_folders(environment).get(stream))
+    if chosen is not None and chosen.startswith(PREFIX):
         answers: dict[str, OnGap] = {"error": "error", "record": "record"}
         if on_gap and on_gap not in answers:
             raise Misconfigured(f"on_gap is {on_gap!r}: give one of {', '.join(answers)}")
         return KafkaTopic(
-            source.removeprefix(PREFIX),
+            chosen.removeprefix(PREFIX),
             read_start(start or "earliest"),
             answers[on_gap or "error"],
             anew,
@@ -62,9 +62,9 @@ def find_landing(
     if start or on_gap or anew:
         raise Misconfigured(
             f"start, on_gap and topic_anew go with a topic, as in {PREFIX}rides; {stream} is read from "
-            f"{source or 'its landing folder'}"
+            f"{chosen or 'its landing folder'}"
         )
-    return to_place(source) if source else None
+    return to_place(chosen) if chosen else None
 
 
 def landing_folders(environment: Mapping[str, str] = os.environ) -> dict[str, str]:

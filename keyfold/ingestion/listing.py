@@ -102,14 +102,14 @@ class Listing(NamedTuple):
 
 
 def list_files(
-    folder: Place, *, done_marker: bool = False, known: Container[tuple[str, int, int, int]] = frozenset()
+    folder: Place, *, done_marker: bool = False, read_before: Container[tuple[str, int, int, int]] = frozenset()
 ) -> Listing:
     """List the files below a landing folder, in the order of their paths.
 
     Args:
         folder: the landing folder.
         done_marker: whether its files have done markers.
-        known: path, size, modification and change time of files of a disk that are left out.
+        read_before: path, size, modification and change time of files of a disk that are left out.
 
     Raises:
         OSError: the folder is missing, not a folder, or not readable.
@@ -123,7 +123,7 @@ def list_files(
     while waiting:
         parent = waiting.pop()
         try:
-            landed, folders, faults = _files(top, parent, done_marker, known)
+            landed, folders, faults = _files(top, parent, done_marker, read_before)
         except OSError as error:
             if parent == top:
                 raise
@@ -167,7 +167,7 @@ def _leads_out(top: str, path: "str | os.PathLike[str]") -> str | None:
 
 
 def _files(
-    top: str, parent: str, done_marker: bool, known: Container[tuple[str, int, int, int]]
+    top: str, parent: str, done_marker: bool, read_before: Container[tuple[str, int, int, int]]
 ) -> tuple[list[LandedFile], list[str], dict[str, str]]:
     """Return the files of a folder that are not known, its folders, and what cannot be looked at.
 
@@ -209,7 +209,7 @@ def _files(
             markers = [at for at in (everything_done, _changed_at(marked.get(name + DONE))) if at is not None]
             changed_at, is_marked = max(changed_at, min(markers, default=0)), bool(markers)
         version = (path, status.st_size, status.st_mtime_ns, changed_at)
-        if version in known:
+        if version in read_before:
             continue
         # A mode is mended without a change to the file, so that it waits, and is not refused.
         if refused is None and _is_denied(entry.path):
@@ -251,15 +251,15 @@ def is_as_admitted(landing: Place, file: Place, size: int, times: tuple[int, int
 
 
 def _objects(folder: Place, done_marker: bool) -> Iterator[LandedFile]:
-    objects = {PurePosixPath(one.below): one for one in files_below(folder)}
-    for path, one in sorted(objects.items()):
+    objects = {PurePosixPath(file.below): file for file in files_below(folder)}
+    for path, file in sorted(objects.items()):
         if any(map(_is_hidden, path.parts)) or (done_marker and path.name.endswith(DONE)):
             continue
         markers = (path.with_name(_SUCCESS), path.with_name(path.name + DONE))
         marked = any(marker in objects for marker in markers) if done_marker else None
         # If a store gives no tag, size and time are used instead.
-        tag = one.tag or f"{one.bytes}-{one.changed_at}"
-        yield LandedFile(str(path), one.bytes, one.changed_at, one.changed_at, marked, None, tag)
+        tag = file.tag or f"{file.bytes}-{file.changed_at}"
+        yield LandedFile(str(path), file.bytes, file.changed_at, file.changed_at, marked, None, tag)
 
 
 def _readable(path: str) -> tuple[str, str | None]:

@@ -91,34 +91,34 @@ def rebuild(
             ) from error
     warnings = (*begun["warnings"], f"the old tables are in {aside}; delete that folder when it is no longer needed")
     summed = reduce(added, summaries)
-    waiting = sum(one.waiting for one in summaries)
+    waiting = sum(summary.waiting for summary in summaries)
     return replace(summed, waiting=waiting, seconds=time.monotonic() - began, warnings=(*summed.warnings, *warnings))
 
 
 def _begun(lakehouse: Lakehouse, stream: Stream, landing: Landing | None) -> dict[str, object]:
     """Return the record of a new rebuild, after a check that there is something to read: nothing is moved before."""
     warnings: list[str] = []
-    known: dict[str, tuple[str, ...]] = {}
+    files: dict[str, tuple[str, ...]] = {}
     topics: dict[str, ReadTopic] = {}
     try:
-        known = all_known_files(lakehouse, stream.name)
+        files = all_known_files(lakehouse, stream.name)
         topics = read_topics(lakehouse, stream.name)
     except KeyfoldError as error:
         warnings.append(f"it is not known which landing folders were read before ({error}); give others with --from")
     if isinstance(landing, KafkaTopic):
         topics = topics | {landing.source: topics.get(landing.source, ReadTopic(id="", next={}))}
     elif landing is not None:
-        known.setdefault(source_name(lakehouse, landing.expanduser().resolve()), ())
-    if not known and not topics:
-        known = {source_name(lakehouse, lakehouse.landing(stream.name)): ()}
+        files.setdefault(source_name(lakehouse, landing.expanduser().resolve()), ())
+    if not files and not topics:
+        files = {source_name(lakehouse, lakehouse.landing(stream.name)): ()}
     # Folders that no longer exist are skipped with a warning below, as long as something is left to read.
-    sources = [source for source in known if source_place(lakehouse, source).is_dir()]
+    sources = [source for source in files if source_place(lakehouse, source).is_dir()]
     if not sources and not topics:
         raise NotFound(
             f"{stream.name} cannot be rebuilt: none of its landing folders exists "
-            f"({', '.join(str(source_place(lakehouse, source)) for source in known)}); restore one, or give it with --from"
+            f"({', '.join(str(source_place(lakehouse, source)) for source in files)}); restore one, or give it with --from"
         )
-    for source, paths in known.items():
+    for source, paths in files.items():
         landing_folder = source_place(lakehouse, source)
         gone = [path for path in paths if not (landing_folder / path).exists()]
         if gone:
@@ -145,13 +145,13 @@ def _gone_from(source: str, read: ReadTopic, state: TopicState) -> list[str]:
     ]
 
 
-def _landing(lakehouse: Lakehouse, source: str, given: Landing | None) -> Landing:
-    return _topic(source, given) if source.startswith(PREFIX) else source_place(lakehouse, source)
+def _landing(lakehouse: Lakehouse, source: str, landing: Landing | None) -> Landing:
+    return _topic(source, landing) if source.startswith(PREFIX) else source_place(lakehouse, source)
 
 
-def _topic(source: str, given: Landing | None) -> KafkaTopic:
+def _topic(source: str, landing: Landing | None) -> KafkaTopic:
     """Return the topic, to be read from its beginning: options for continuing (`start`, `on_gap`) do not apply."""
-    settings = given.settings if isinstance(given, KafkaTopic) else KafkaSettings.from_environment()
+    settings = landing.settings if isinstance(landing, KafkaTopic) else KafkaSettings.from_environment()
     return KafkaTopic(source.removeprefix(PREFIX), on_gap="record", settings=settings)
 
 
@@ -162,7 +162,7 @@ def _move_aside(lakehouse: Lakehouse, stream: str, aside: Place) -> None:
         if path.exists():
             move_tree(path, aside / name, "_delta_log")
             fail_point("rebuild: one table moved")
-    # Names with a dot stay, since the lock or lease is among them. The birth record is moved last: without it, a new ingest
+    # Names with a dot stay, since the lock or lease is among them. The record of the ingest is moved last: without it, a new ingest
     # would begin and take over the old one's journal.
     parts = sorted(folder.iterdir(), key=lambda path: path.name == RECORD)
     for part in parts:

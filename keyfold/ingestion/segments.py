@@ -97,9 +97,9 @@ class Standing:
 
 def find_standing(folder: Place, segments: Iterable[Segment], ids: Ids, window: int) -> Standing:
     """Find the events ingested before with the ids of some rows; see `standing_at`."""
-    found = Standing(np.zeros(len(ids), np.bool_), np.zeros(len(ids), np.bool_), np.zeros(len(ids), np.int64))
+    standing_of_ids = Standing(np.zeros(len(ids), np.bool_), np.zeros(len(ids), np.bool_), np.zeros(len(ids), np.int64))
     if not len(ids):
-        return found
+        return standing_of_ids
     first, last = int(ids.time.min()) - window, int(ids.time.max()) + window
     met = [segment for segment in segments if segment.first <= last and segment.last >= first]
     # Sorted, so that successive searches touch neighbouring pages.
@@ -109,10 +109,10 @@ def find_standing(folder: Place, segments: Iterable[Segment], ids: Ids, window: 
         standing = open_segment(folder, segment)
         at = standing_at(in_order, standing, window)
         rows, at = order[at >= 0], at[at >= 0]
-        found.is_equal[rows] |= standing.content[at] == ids.content[rows]
-        found.is_known[rows] = True
-        found.time[rows] = standing.time[at]
-    return found
+        standing_of_ids.is_equal[rows] |= standing.content[at] == ids.content[rows]
+        standing_of_ids.is_known[rows] = True
+        standing_of_ids.time[rows] = standing.time[at]
+    return standing_of_ids
 
 
 def merge_segments(folder: Place, segments: Sequence[Segment]) -> tuple[Segment, ...]:
@@ -120,7 +120,9 @@ def merge_segments(folder: Place, segments: Sequence[Segment]) -> tuple[Segment,
     live = sorted(segments, key=lambda segment: segment.first)
     while (many := _many_of_a_size(live)) is not None:
         merged = _merge(folder, many)
-        live = sorted([*(one for one in live if one not in many), merged], key=lambda segment: segment.first)
+        live = sorted(
+            [*(segment for segment in live if segment not in many), merged], key=lambda segment: segment.first
+        )
     return tuple(live)
 
 
@@ -207,7 +209,7 @@ def _shortened(folder: Place, segment: Segment, bound: int) -> Segment:
 def _merge(folder: Place, segments: Sequence[Segment]) -> Segment:
     opened = [open_segment(folder, segment) for segment in segments]
     ids = Ids(
-        *(np.concatenate([getattr(one, part) for one in opened]) for part in ("first", "second", "time", "content"))
+        *(np.concatenate([getattr(ids, part) for ids in opened]) for part in ("first", "second", "time", "content"))
     )
     return write_segment(folder, ids.take(ids.sorted_order()))
 

@@ -36,7 +36,7 @@ class TopicAccess:
     is_gone: bool = False
     arrived_after: datetime | None = None
 
-    def where(self, partition: int) -> str:
+    def partition_name(self, partition: int) -> str:
         """Return the name of a partition, used in place of a file's path."""
         return f"{PREFIX}{self.name}/{partition}"
 
@@ -82,7 +82,11 @@ class Split:
     def origins(self) -> dict[int, tuple[str, int]]:
         """The name of each input, and the number of its first line less that of its row's position; by input."""
         files = {at: (str(self.landing / file.path), 0) for at, file in self.files}
-        return files | {at: (self.topic.where(one.partition), one.start) for at, one in self.ranges if self.topic}
+        return files | {
+            at: (self.topic.partition_name(offsets.partition), offsets.start)
+            for at, offsets in self.ranges
+            if self.topic
+        }
 
 
 @dataclass(frozen=True)

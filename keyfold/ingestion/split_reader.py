@@ -60,21 +60,21 @@ def _read_topic(split: Split, access: TopicAccess, writer: SplitWriter) -> None:
     longest = split.stream.max_line_bytes
     with TopicReader(settings, access.name, columns, longest=longest, record_gaps=access.record_gaps) as reader:
         for place, offsets in split.ranges:
-            for found in reader.read(offsets):
-                if isinstance(found, OffsetRange):
-                    writer.reject_gap(access, found)
+            for part in reader.read(offsets):
+                if isinstance(part, OffsetRange):
+                    writer.reject_gap(access, part)
                     continue
                 rows = parse_messages(
                     split.stream,
-                    found.values,
-                    found.offsets,
-                    _arrivals(split, access, found),
-                    beside=found.columns,
-                    faults=found.faults,
+                    part.values,
+                    part.offsets,
+                    _arrivals(split, access, part),
+                    beside=part.columns,
+                    faults=part.faults,
                     path=access.name,
                     oldest=split.oldest,
                 )
-                writer.take(rows, place, access.where(found.partition), first_line=offsets.start)
+                writer.take(rows, place, access.partition_name(part.partition), first_line=offsets.start)
                 if writer.is_large:
                     writer.write()
 

@@ -75,7 +75,7 @@ class SplitWriter:
             f"offsets {lost.start} to {lost.end - 1} were deleted by Kafka before they were read (retention): these messages "
             "are in no table"
         )
-        self._rejects.append((access.where(lost.partition), None, Reject("", lost.start, reason)))
+        self._rejects.append((access.partition_name(lost.partition), None, Reject("", lost.start, reason)))
         self._rows += 1
         self.result.counts += IngestCounts(rows_read=1, quarantined=1)
 
@@ -105,7 +105,7 @@ class SplitWriter:
         """Write accepted rows, without those whose ids are known."""
         split, stream = self._split, self._split.stream
         ids = event_ids(stream, frame) if stream.event_id else None
-        kept = _Rows(frame, places, ids)
+        rows_to_write = _Rows(frame, places, ids)
         if ids is not None:
             standing = find_standing(split.ids, split.segments, ids, micros(stream.duplicate_window))
             # Other copies within the batch are decided later, since they depend on the rows of earlier splits.
@@ -121,22 +121,24 @@ class SplitWriter:
                     accepted=-count - duplicates, quarantined=count, duplicates=duplicates
                 )
                 copies = np.flatnonzero(~standing.is_known & ~is_new)
-                kept = _Rows(frame, places, ids, np.stack([places[copies], first[copies]])).take(np.flatnonzero(is_new))
-        parts = [kept]
+                rows_to_write = _Rows(frame, places, ids, np.stack([places[copies], first[copies]])).take(
+                    np.flatnonzero(is_new)
+                )
+        parts = [rows_to_write]
         if stream.missing_time == "arrival":
             # Rows with their arrival time go to a separate file. Together with old events, a file would span years, and jobs
             # select files by their time span.
-            by_arrival = (kept.frame[stream.event_time] == kept.frame[INGESTED_AT]).to_numpy()
-            parts = [kept.take(np.flatnonzero(mask)) for mask in (~by_arrival, by_arrival)]
+            by_arrival = (rows_to_write.frame[stream.event_time] == rows_to_write.frame[INGESTED_AT]).to_numpy()
+            parts = [rows_to_write.take(np.flatnonzero(mask)) for mask in (~by_arrival, by_arrival)]
         self.result.events += [_write_part(split, part) for part in parts if part.frame.height]
 
     def discard(self) -> None:
         """Remove what was written."""
-        for one in self.result.events:
-            (self._split.events / one.file.path).unlink(missing_ok=True)
-            if one.segment is not None:
-                (self._split.ids / one.segment.name).unlink(missing_ok=True)
-                (self._split.ids / one.places).unlink(missing_ok=True)
+        for events in self.result.events:
+            (self._split.events / events.file.path).unlink(missing_ok=True)
+            if events.segment is not None:
+                (self._split.ids / events.segment.name).unlink(missing_ok=True)
+                (self._split.ids / events.places).unlink(missing_ok=True)
         for file in self.result.rejects:
             (self._split.quarantine / file.path).unlink(missing_ok=True)
 

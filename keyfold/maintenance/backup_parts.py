@@ -65,13 +65,13 @@ def parts_of(lakehouse: Lakehouse) -> list[Part]:
         tables = {one.table(name): f"{one.identity}/{name}" for name in names}
         parts.append(Part(one.folder, tables, (one.folder / "journal" / "clock.json",)))
     for folder in sorted(home.glob("ingest/[!.]*")):
-        birth = existing_ingest(lakehouse, folder.name)
-        if birth is None and (folder / "journal").is_dir():
+        settings = existing_ingest(lakehouse, folder.name)
+        if settings is None and (folder / "journal").is_dir():
             raise Damaged(
                 f"{folder / INGEST_RECORD} is gone, which says what tables {folder.name} has; restore it, or "
                 f"{rebuild_remedy(lakehouse, folder.name)}"
             )
-        tables = {at: f"{birth.identity}/{name}" for name, at in birth.tables.items()} if birth else {}
+        tables = {at: f"{settings.identity}/{name}" for name, at in settings.tables.items()} if settings else {}
         parts.append(Part(folder, tables))
     for folder in sorted(home.glob("monitoring/[!.]*")):
         if folder.is_dir():

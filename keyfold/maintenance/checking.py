@@ -116,17 +116,19 @@ def _landing(folder: Place, findings: Findings) -> None:
 
 def _ingest(lakehouse: Lakehouse, stream: str, findings: Findings) -> None:
     folder = lakehouse.ingest(stream)
-    birth = findings.read(folder / INGEST_RECORD, lambda: existing_ingest(lakehouse, stream))
+    ingest_settings = findings.read(folder / INGEST_RECORD, lambda: existing_ingest(lakehouse, stream))
     if (folder / REBUILD).exists():
         again = lakehouse.command("ingest", stream, "--rebuild")
         findings.add(folder / REBUILD, "is of an unfinished rebuild", f"finish it: `{again}`", is_damage=False)
-    elif birth is not None:
+    elif ingest_settings is not None:
         journal = ingest_journal(lakehouse, stream)
         _records(journal, findings)
         findings.read(
             folder / "files", partial(all_known_files, lakehouse, stream), "does not name all files that were read"
         )
-        findings.agree(journal, birth.tables, birth.ids, birth.identity, birth.where)
+        findings.agree(
+            journal, ingest_settings.tables, ingest_settings.ids, ingest_settings.identity, ingest_settings.label
+        )
     # Empty tables without a record are fine: a killed start leaves them.
     elif (folder / "journal").is_dir() or any(
         is_table(table) and DeltaTable(str(table)).count()

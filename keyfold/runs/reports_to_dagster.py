@@ -88,7 +88,7 @@ def written_by_ingest(lakehouse: Lakehouse, stream: Stream) -> Written | None:
     snapshot = ingestion.settled_tables(lakehouse, stream.name)
     if snapshot is None or not snapshot.is_whole:
         return None
-    last, events, quarantine = snapshot.done, f"events.{stream.name}", f"quarantine.{stream.name}"
+    last, events, quarantine = snapshot.record, f"events.{stream.name}", f"quarantine.{stream.name}"
     tables = {events: snapshot.tables["events"], quarantine: snapshot.tables["quarantine"]}
     rows = {events: last.totals.accepted, quarantine: last.totals.quarantined}
     return Written("", last.batch, last.finished_at, last.totals.rows_read, tables, rows, {quarantine})

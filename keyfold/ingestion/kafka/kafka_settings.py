@@ -189,14 +189,14 @@ def check_different(variable: str, sources: Mapping[str, object]) -> None:
             )
 
 
-def check_topic(topic: str, what: str = "the topic") -> str:
+def check_topic(topic: str, label: str = "the topic") -> str:
     """Return a topic's name after checking it.
 
     Raises:
         KeyfoldError: the name is not valid for a topic.
     """
     if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-        raise Misconfigured(f"{what} is {topic!r}: names of topics are letters, digits, '.', '_' and '-', 249 at most")
+        raise Misconfigured(f"{label} is {topic!r}: names of topics are letters, digits, '.', '_' and '-', 249 at most")
     return topic
 
 

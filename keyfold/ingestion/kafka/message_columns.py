@@ -26,8 +26,8 @@ def message_columns(raw_columns: Sequence[str]) -> tuple[str, ...]:
     `kafka_header.NAME` (UTF-8 text; the last header of that name), `kafka_headers` (all, as a JSON list of pairs),
     `kafka_tombstone` (whether the message has no value; then it is an event all the same).
     """
-    known = {"kafka_topic", "kafka_partition", "kafka_offset", TIMESTAMP, KEY, "kafka_headers", TOMBSTONE}
-    return tuple(name for name in dict.fromkeys(raw_columns) if name in known or name.startswith(_HEADER))
+    names = {"kafka_topic", "kafka_partition", "kafka_offset", TIMESTAMP, KEY, "kafka_headers", TOMBSTONE}
+    return tuple(name for name in dict.fromkeys(raw_columns) if name in names or name.startswith(_HEADER))
 
 
 def raw_columns(
@@ -74,10 +74,10 @@ def key_texts(
 ) -> Sequence[bytes | str | None]:
     """Return the texts of decoded keys, and add the faults of those that have none."""
     texts: list[bytes | str | None] = []
-    for at, (key, found) in enumerate(zip(keys, decoded, strict=True)):
+    for at, (key, content) in enumerate(zip(keys, decoded, strict=True)):
         # A key that is a text is that text, and not JSON's form of it.
-        is_text = found.text is not None and found.text is not key and found.text[:1] == b'"'
-        text, reason = _unquoted(found.text or b"") if is_text else found
+        is_text = content.text is not None and content.text is not key and content.text[:1] == b'"'
+        text, reason = _unquoted(content.text or b"") if is_text else content
         if reason:
             faults.setdefault(at, f"{KEY}: {reason}")
         texts.append(text)

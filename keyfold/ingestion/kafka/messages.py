@@ -171,8 +171,8 @@ class TopicReader:
         assert error is not None  # noqa: S101 - the caller has checked it
         if error.code() == KafkaError._PARTITION_EOF:
             # Transaction markers and aborted messages are not delivered: the end of the partition shows that they are past.
-            reached = message.offset()
-            return (min(max(position, reached), wanted.end) if reached is not None else position), None
+            end = message.offset()
+            return (min(max(position, end), wanted.end) if end is not None else position), None
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             first, end = self._bounds(wanted.partition)
             if position >= first:
@@ -218,12 +218,12 @@ class TopicReader:
                 yield self._messages(partition, taken, values, keys, {})
             return
         parts = [values, keys] if keys else [values]
-        decoded = self._registry.decode([one for message in zip(*parts, strict=True) for one in message])
+        decoded = self._registry.decode([part for message in zip(*parts, strict=True) for part in message])
         begin, size = 0, 0
         rows: list[tuple[Decoded, ...]] = []
         for message in zip(*[decoded] * len(parts), strict=True):
             rows.append(message)
-            size += sum(len(one.text or b"") for one in message)
+            size += sum(len(part.text or b"") for part in message)
             if size >= CHUNK_BYTES or begin + len(rows) == len(taken):
                 end = begin + len(rows)
                 faults = {at: row[0].fault for at, row in enumerate(rows) if row[0].fault}

@@ -66,7 +66,7 @@ class ReadTopic(Record):
     def after(self, share: TopicShare) -> "ReadTopic":
         """Return how far the topic has been read after a share."""
         before = self.next if self.id == share.id else {}
-        return ReadTopic(id=share.id, next=before | {one.partition: one.end for one in share.ranges})
+        return ReadTopic(id=share.id, next=before | {range_.partition: range_.end for range_ in share.ranges})
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def plan_ranges(
     Raises:
         KeyfoldError: unread messages have expired, or the topic was replaced or truncated.
     """
-    where = f"topic {topic.name}"
+    label = f"topic {topic.name}"
     # Only if it was replaced or truncated, so that leaving the option on does not read the topic again in every run.
     if read is not None and anew and _is_another(topic, read):
         # From the beginning, not from `begin`: nothing of this topic has been read.
@@ -114,14 +114,14 @@ def plan_ranges(
         raise gone_error(topic.name, remedy)
     advice = _advice(remedy)
     if gone := sorted(read.next.keys() - topic.end.keys()):
-        raise Damaged(f"{where}: partition {gone[0]}, which was read before, no longer exists. {advice}")
+        raise Damaged(f"{label}: partition {gone[0]}, which was read before, no longer exists. {advice}")
     ranges: list[OffsetRange] = []
     for at in sorted(topic.end):
         # A partition that was added since is read from its beginning.
         start, first, end = read.next.get(at, 0), topic.first[at], topic.end[at]
         if start > end:
             raise Damaged(
-                f"{where}: partition {at} was read up to offset {start}, but now ends at {end}: it was truncated (perhaps by "
+                f"{label}: partition {at} was read up to offset {start}, but now ends at {end}: it was truncated (perhaps by "
                 f"an unclean leader election or a restored broker). {advice}; copies of events with an id are dropped"
             )
         if start < first:
@@ -162,10 +162,10 @@ def lost_error(topic: str, lost: OffsetRange) -> KeyfoldError:
 def unread(topic: TopicState, read: ReadTopic | None) -> int:
     """Return the lag: the number of unread offsets. All of a topic with another id are unread."""
     # A partition that is not known yet counts from where a run would begin to read it.
-    known = read.next if read is not None and read.id == topic.id else {}
+    next_offsets = read.next if read is not None and read.id == topic.id else {}
     fallback = topic.begin if read is None else topic.first
     return sum(
-        max(0, end - max(known.get(at, fallback[at] if not known else 0), topic.first[at]))
+        max(0, end - max(next_offsets.get(at, fallback[at] if not next_offsets else 0), topic.first[at]))
         for at, end in topic.end.items()
     )
 
@@ -178,37 +178,39 @@ def cut_batches(ranges: Sequence[OffsetRange], most: int) -> list[list[OffsetRan
     """
     if not ranges:
         return []
-    total = sum(one.end - one.start for one in ranges if not one.is_lost)
+    total = sum(range_.end - range_.start for range_ in ranges if not range_.is_lost)
     count = max(1, -(-total // most))
     batches: list[list[OffsetRange]] = [[] for _ in range(count)]
-    for one in ranges:
-        if one.is_lost or one.start == one.end:
-            batches[0].append(one)
+    for range_ in ranges:
+        if range_.is_lost or range_.start == range_.end:
+            batches[0].append(range_)
             continue
-        length = one.end - one.start
+        length = range_.end - range_.start
         for at in range(count):
-            start, end = one.start + length * at // count, one.start + length * (at + 1) // count
+            start, end = range_.start + length * at // count, range_.start + length * (at + 1) // count
             if start < end:
-                batches[at].append(one.model_copy(update={"start": start, "end": end}))
+                batches[at].append(range_.model_copy(update={"start": start, "end": end}))
     return [batch for batch in batches if batch]
 
 
 def cut_pieces(ranges: Sequence[OffsetRange], count: int) -> list[OffsetRange]:
     """Cut ranges, in order, so that consecutive pieces form `count` equal parts."""
-    total = sum(one.end - one.start for one in ranges if not one.is_lost)
+    total = sum(range_.end - range_.start for range_ in ranges if not range_.is_lost)
     if total == 0:
         return list(ranges)
     # The boundaries of equal parts, counted in offsets over all ranges; a range is cut where a boundary is inside it.
     cuts = [total * at // count for at in range(1, count)]
     pieces: list[OffsetRange] = []
-    done = 0
-    for one in ranges:
-        if one.is_lost:
-            pieces.append(one)
+    offsets_before = 0
+    for range_ in ranges:
+        if range_.is_lost:
+            pieces.append(range_)
             continue
-        length = one.end - one.start
-        inside = sorted({one.start + cut - done for cut in cuts if done < cut < done + length})
-        bounds = [one.start, *inside, one.end]
-        pieces += [one.model_copy(update={"start": a, "end": b}) for a, b in pairwise(bounds)]
-        done += length
+        length = range_.end - range_.start
+        inside = sorted(
+            {range_.start + cut - offsets_before for cut in cuts if offsets_before < cut < offsets_before + length}
+        )
+        bounds = [range_.start, *inside, range_.end]
+        pieces += [range_.model_copy(update={"start": a, "end": b}) for a, b in pairwise(bounds)]
+        offsets_before += length
     return pieces

@@ -84,15 +84,15 @@ class Registry:
         Raises:
             OSError: the registry does not answer, or refuses access.
         """
-        known = [self._known_of(value) for value in values]
+        schemas = [self._known_of(value) for value in values]
         contents = self._of_avro(
             [
                 (_number_of(value), value[_FRAME:])
-                for value, schema in zip(values, known, strict=True)
+                for value, schema in zip(values, schemas, strict=True)
                 if value is not None and schema is not None and schema.avro is not None
             ]
         )
-        for value, schema in zip(values, known, strict=True):
+        for value, schema in zip(values, schemas, strict=True):
             if value is None or schema is None:
                 yield Decoded(value)
             elif schema.fault:
@@ -113,20 +113,20 @@ class Registry:
 
     def _of_avro(self, messages: Sequence[tuple[int, bytes]]) -> Iterator[Decoded]:
         schemas = {number: schema for number, _ in messages if (schema := self._known[number].avro) is not None}
-        done, at_once = 0, _AT_ONCE
-        while done < len(messages):
+        answered, at_once = 0, _AT_ONCE
+        while answered < len(messages):
             try:
-                left = messages[done:]
+                left = messages[answered:]
                 for answers in in_child(
                     decode_avro, schemas, left, self._longest, at_once, memory=MEMORY, silence=SILENCE
                 ):
                     yield from answers
-                    done += len(answers)
+                    answered += len(answers)
             except (ChildEndedError, WorkFailedError) as error:
                 # One by one, so that the message that ended it is the first without an answer.
                 if at_once == 1:
-                    yield fault(f"the message cannot be decoded by schema {messages[done][0]}: its decoder {error}")
-                    done += 1
+                    yield fault(f"the message cannot be decoded by schema {messages[answered][0]}: its decoder {error}")
+                    answered += 1
                 at_once = 1
 
     def _learn(self, number: int) -> _Known:

@@ -175,14 +175,14 @@ class _Cluster:
             return future.result()
         except KafkaException as error:
             fault: KafkaError = error.args[0]
-        where = f"Kafka at {self._settings.bootstrap}"
+        cluster = f"Kafka at {self._settings.bootstrap}"
         if fault.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise _NoSuchTopicError(f"there is no topic {topic} in {where}; create it, or name another")
+            raise _NoSuchTopicError(f"there is no topic {topic} in {cluster}; create it, or name another")
         why = "; ".join(filter(None, (self._settings.without_secrets(fault.str()), self._trouble)))
         # A refused login looks like a broker that does not answer; only the client's callback distinguishes them.
         kind = KeyfoldError if fault.code() in _final_codes() or self._is_refused else UnreachableError
         raise kind(
-            f"topic {topic}: {where} does not answer: {why}. Check that it runs, and that {BOOTSTRAP_VARIABLE} and "
+            f"topic {topic}: {cluster} does not answer: {why}. Check that it runs, and that {BOOTSTRAP_VARIABLE} and "
             f"{CONF_VARIABLE} are right"
         )
 

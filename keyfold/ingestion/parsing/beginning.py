@@ -41,8 +41,8 @@ class Beginning:
         """
         for part in parts:
             if not self._is_judged:
-                self._fit += [part.lines, _lines([one for one in part.rejects if one.is_untimely])]
-                self._rejects += [one for one in part.rejects if not one.is_untimely]
+                self._fit += [part.lines, _lines([reject for reject in part.rejects if reject.is_untimely])]
+                self._rejects += [reject for reject in part.rejects if not reject.is_untimely]
             yield part
         if not self._is_judged:
             self._judge()
@@ -57,19 +57,19 @@ class Beginning:
         last = lines[FIRST_ROWS - 1]
         first, good = int((lines <= last).sum()), int((fit <= last).sum())
         if good * ONE_IN < first:
-            raise self._rejection([one for one in self._rejects if one.line <= last], first)
+            raise self._rejection([reject for reject in self._rejects if reject.line <= last], first)
         self._fit, self._rejects = [], []
 
     def _rejection(self, rejects: list[Reject], first: int) -> UnreadableFileError:
         # Without the values that reasons quote: they are in the sample.
-        reasons = Counter(_ELEMENT.sub("", one.reason).partition(": ")[0] for one in rejects)
+        reasons = Counter(_ELEMENT.sub("", reject.reason).partition(": ")[0] for reject in rejects)
         most = sorted(reasons, key=lambda reason: (-reasons[reason], reason))[0]
-        rejects.sort(key=lambda one: one.line)
+        rejects.sort(key=lambda reject: reject.line)
         return UnreadableFileError(
             f"the file is rejected as a whole: {len(rejects):,} of its first {first:,} rows are refused, most often: {most}",
-            "\n".join(one.raw[:_SHOWN_CHARACTERS] for one in rejects[:_SHOWN_LINES]),
+            "\n".join(reject.raw[:_SHOWN_CHARACTERS] for reject in rejects[:_SHOWN_LINES]),
         )
 
 
 def _lines(rejects: Sequence[Reject]) -> Lines:
-    return np.array([one.line for one in rejects], np.int64)
+    return np.array([reject.line for reject in rejects], np.int64)

@@ -75,7 +75,7 @@ def cast_columns(
     typed: list[pa.ChunkedArray | pa.Array] = []
     wrong = pl.repeat(None, rows, dtype=pl.String, eager=True)
     for field in schema:
-        candidates = [one for one in columns.get(field.name, ()) if one.null_count < rows]
+        candidates = [candidate for candidate in columns.get(field.name, ()) if candidate.null_count < rows]
         own = replace(reading, formats=formats.get(field.name, ()))
         quick = _quick(candidates[0], field.type) if len(candidates) == 1 and not own.formats else None
         if quick is not None or not candidates:
@@ -88,7 +88,9 @@ def cast_columns(
             values, reason = values.zip_with(is_given, other), reason.zip_with(is_given, other_reason)
             is_given |= other_given
         if types.is_timestamp(field.type):
-            without_zone += sum(count_without_zone(to_series(one), values, own.formats) for one in candidates)
+            without_zone += sum(
+                count_without_zone(to_series(candidate), values, own.formats) for candidate in candidates
+            )
         typed.append(values.to_arrow().cast(field.type))
         wrong = wrong.zip_with(wrong.is_not_null(), reason)
     nullable = pa.schema([field.with_nullable(True) for field in schema])
@@ -110,18 +112,18 @@ def _cast_with_reasons(
     column: pa.ChunkedArray, field: pa.Field, reading: Reading
 ) -> tuple[pl.Series, pl.Series, pl.Series]:
     """Return the typed values, the reasons for values that cannot be cast, and which rows have a value."""
-    given = to_series(column)
-    is_given = _is_given(given)
-    values = _cast(given, field.type, reading)
+    raw = to_series(column)
+    is_given = _is_given(raw)
+    values = _cast(raw, field.type, reading)
     # `to_series` has made a wide decimal text, but it must not pass as text.
     if types.is_decimal256(column.type) and not (
         types.is_integer(field.type) or types.is_floating(field.type) or types.is_decimal(field.type)
     ):
         values = values.clear(len(values))
-    reason = pl.repeat(None, len(given), dtype=pl.String, eager=True)
+    reason = pl.repeat(None, len(raw), dtype=pl.String, eager=True)
     failed = (values.is_null() & is_given).arg_true()
     if len(failed):
-        reason = reason.scatter(failed, _reasons(given.gather(failed), field, reading))
+        reason = reason.scatter(failed, _reasons(raw.gather(failed), field, reading))
     return values, reason, is_given
 
 
@@ -151,8 +153,8 @@ def _reason(value: pl.Series, kind: pa.DataType, name: str, reading: Reading) ->
         inner = [(elements.slice(at, 1), kind.value_type, f"{name}[{at}]") for at in range(len(elements))]
     elif types.is_struct(kind) and isinstance(value.dtype, pl.Struct):
         fields = {field.name: field for field in value.struct.unnest()}
-        inner = [(fields[one.name], one.type, f"{name}.{one.name}") for one in kind if one.name in fields]
-    if why := next((why for one in inner if (why := _reason(*one, reading))), None):
+        inner = [(fields[field.name], field.type, f"{name}.{field.name}") for field in kind if field.name in fields]
+    if why := next((why for nested in inner if (why := _reason(*nested, reading))), None):
         return why
     is_wrong = (_cast(value, kind, reading).is_null() & _is_given(value)).any()
     return f"{name} is not {named(kind)}: {_shown(value).item()}" if is_wrong else None
@@ -178,21 +180,21 @@ def _all_values_are_valid(target: pa.DataType) -> bool:
     if types.is_list(target):
         return _all_values_are_valid(target.value_type)
     if types.is_struct(target):
-        return all(_all_values_are_valid(one.type) for one in target)
+        return all(_all_values_are_valid(field.type) for field in target)
     return types.is_string(target) or types.is_boolean(target) or types.is_integer(target)
 
 
-def _cast(given: pl.Series, target: pa.DataType, reading: Reading) -> pl.Series:
+def _cast(raw: pl.Series, target: pa.DataType, reading: Reading) -> pl.Series:
     """Cast values; NULL for those that cannot be cast."""
     cast = next(cast for is_kind, cast, _ in _KINDS if is_kind(target))
-    return cast(given, target, reading)
+    return cast(raw, target, reading)
 
 
-def _number(given: pl.Series, reading: Reading) -> pl.Series:
+def _number(raw: pl.Series, reading: Reading) -> pl.Series:
     """Return numbers, of texts with a point before the fraction. What has another sign there is none."""
-    if given.dtype != pl.String or reading.decimal == ".":
-        return given
-    return given.str.replace_all(".", " . ", literal=True).str.replace_all(reading.decimal, ".", literal=True)
+    if raw.dtype != pl.String or reading.decimal == ".":
+        return raw
+    return raw.str.replace_all(".", " . ", literal=True).str.replace_all(reading.decimal, ".", literal=True)
 
 
 def _is_given(values: pl.Series) -> pl.Series:
@@ -204,88 +206,90 @@ def _dtype(target: pa.DataType) -> pl.DataType:
     return pl.Series(pl.from_arrow(pa.array([], target))).dtype
 
 
-def _as_text(given: pl.Series, *_: object) -> pl.Series:
-    if given.dtype in (pl.String, pl.Categorical, pl.Enum):
-        return given.cast(pl.String)
-    return _nulls(given, pl.String())
+def _as_text(raw: pl.Series, *_: object) -> pl.Series:
+    if raw.dtype in (pl.String, pl.Categorical, pl.Enum):
+        return raw.cast(pl.String)
+    return _nulls(raw, pl.String())
 
 
-def _as_texts(given: pl.Series) -> pl.Series:
+def _as_texts(raw: pl.Series) -> pl.Series:
     """Keep lists of texts, also with NULL elements, and make a single text a list."""
-    if isinstance(given.dtype, pl.Array):
-        given = given.arr.to_list()
-    if isinstance(given.dtype, pl.List):
-        is_text = given.dtype.inner in (pl.String, pl.Categorical, pl.Enum, pl.Null)
-        return given.cast(_TEXTS) if is_text else _nulls(given, _TEXTS)
+    if isinstance(raw.dtype, pl.Array):
+        raw = raw.arr.to_list()
+    if isinstance(raw.dtype, pl.List):
+        is_text = raw.dtype.inner in (pl.String, pl.Categorical, pl.Enum, pl.Null)
+        return raw.cast(_TEXTS) if is_text else _nulls(raw, _TEXTS)
     # Some producers leave out the brackets if there is only one value.
-    alone = _as_text(given)
+    alone = _as_text(raw)
     return alone.to_frame("text").select(pl.concat_list("text")).to_series().set(alone.is_null(), None)
 
 
-def _as_lists(given: pl.Series, target: pa.ListType, reading: Reading) -> pl.Series:
+def _as_lists(raw: pl.Series, target: pa.ListType, reading: Reading) -> pl.Series:
     """Cast the elements of lists; a list with an element that does not fit becomes NULL as a whole."""
     if types.is_string(target.value_type):
-        return _as_texts(given)
-    if isinstance(given.dtype, pl.Array):
-        given = given.arr.to_list()
-    if not isinstance(given.dtype, pl.List):
-        return _nulls(given, _dtype(target))
-    lists = given.rechunk().to_arrow()
+        return _as_texts(raw)
+    if isinstance(raw.dtype, pl.Array):
+        raw = raw.arr.to_list()
+    if not isinstance(raw.dtype, pl.List):
+        return _nulls(raw, _dtype(target))
+    lists = raw.rechunk().to_arrow()
     elements = pl.Series(pl.from_arrow(lists.values))
     typed = _cast(elements, target.value_type, reading)
     is_wrong = (typed.is_null() & _is_given(elements)).to_numpy()
     offsets = lists.offsets.to_numpy()
     before = np.concatenate([[0], np.cumsum(is_wrong)])
-    is_absent = given.is_null().to_numpy() | (before[offsets[1:]] > before[offsets[:-1]])
-    made = typed.to_arrow().cast(target.value_type)
-    return pl.Series(pl.from_arrow(pa.LargeListArray.from_arrays(lists.offsets, made, mask=pa.array(is_absent))))
+    is_absent = raw.is_null().to_numpy() | (before[offsets[1:]] > before[offsets[:-1]])
+    elements_of_type = typed.to_arrow().cast(target.value_type)
+    return pl.Series(
+        pl.from_arrow(pa.LargeListArray.from_arrays(lists.offsets, elements_of_type, mask=pa.array(is_absent)))
+    )
 
 
-def _as_objects(given: pl.Series, target: pa.StructType, reading: Reading) -> pl.Series:
+def _as_objects(raw: pl.Series, target: pa.StructType, reading: Reading) -> pl.Series:
     """Cast the fields of objects; an object with a field that does not fit becomes NULL as a whole."""
-    if not isinstance(given.dtype, pl.Struct):
-        return _nulls(given, _dtype(target))
-    there = {one.name: one for one in given.struct.unnest()}
-    is_absent = given.is_null()
+    if not isinstance(raw.dtype, pl.Struct):
+        return _nulls(raw, _dtype(target))
+    columns = {column.name: column for column in raw.struct.unnest()}
+    is_absent = raw.is_null()
     fields: list[pa.Array] = []
     for field in target:
-        values = there.get(field.name, pl.repeat(None, len(given), eager=True))
+        values = columns.get(field.name, pl.repeat(None, len(raw), eager=True))
         typed = _cast(values, field.type, reading)
         is_absent |= typed.is_null() & _is_given(values)
         fields.append(typed.to_arrow().cast(field.type))
     return pl.Series(pl.from_arrow(pa.StructArray.from_arrays(fields, fields=list(target), mask=is_absent.to_arrow())))
 
 
-def _as_date(given: pl.Series, _: pa.DataType, reading: Reading) -> pl.Series:
-    if given.dtype.is_numeric() or given.dtype == pl.Boolean:
-        return _nulls(given, pl.Date())
+def _as_date(raw: pl.Series, _: pa.DataType, reading: Reading) -> pl.Series:
+    if raw.dtype.is_numeric() or raw.dtype == pl.Boolean:
+        return _nulls(raw, pl.Date())
     # Of texts `%Y-%m-%d` alone, and of times those at midnight UTC.
-    dates = exact_cast(exact_times(given, reading.zone) if isinstance(given.dtype, pl.Datetime) else given, pl.Date())
+    dates = exact_cast(exact_times(raw, reading.zone) if isinstance(raw.dtype, pl.Datetime) else raw, pl.Date())
     return dates.set(~dates.dt.year().is_between(1, 9999), None)
 
 
-def _as_decimal(given: pl.Series, target: pa.Decimal128Type, reading: Reading) -> pl.Series:
+def _as_decimal(raw: pl.Series, target: pa.Decimal128Type, reading: Reading) -> pl.Series:
     wanted = pl.Decimal(target.precision, target.scale)
-    decimals = exact_cast(_number(given, reading), wanted) if given.dtype != pl.Boolean else _nulls(given, wanted)
+    decimals = exact_cast(_number(raw, reading), wanted) if raw.dtype != pl.Boolean else _nulls(raw, wanted)
     return decimals.set(decimals.abs() >= 10 ** (target.precision - target.scale), None)
 
 
-def _as_bool(given: pl.Series, *_: object) -> pl.Series:
+def _as_bool(raw: pl.Series, *_: object) -> pl.Series:
     # 0 and 1 are numbers.
-    return exact_cast(given, pl.Boolean()) if given.dtype in (pl.Boolean, pl.String) else _nulls(given, pl.Boolean())
+    return exact_cast(raw, pl.Boolean()) if raw.dtype in (pl.Boolean, pl.String) else _nulls(raw, pl.Boolean())
 
 
-def _as_float(given: pl.Series, target: pa.DataType, reading: Reading) -> pl.Series:
-    if given.dtype == pl.String:
-        given = _number(given.str.strip_chars(), reading)
-    elif not given.dtype.is_numeric():
-        return _nulls(given, _dtype(target))
-    values = given.cast(pl.Float64, strict=False).cast(_dtype(target))
+def _as_float(raw: pl.Series, target: pa.DataType, reading: Reading) -> pl.Series:
+    if raw.dtype == pl.String:
+        raw = _number(raw.str.strip_chars(), reading)
+    elif not raw.dtype.is_numeric():
+        return _nulls(raw, _dtype(target))
+    values = raw.cast(pl.Float64, strict=False).cast(_dtype(target))
     return values.set(~values.is_finite(), None)
 
 
-def _nulls(given: pl.Series, dtype: pl.DataType) -> pl.Series:
-    return pl.repeat(None, len(given), dtype=dtype, eager=True)
+def _nulls(raw: pl.Series, dtype: pl.DataType) -> pl.Series:
+    return pl.repeat(None, len(raw), dtype=dtype, eager=True)
 
 
 def named(target: pa.DataType) -> str:
@@ -304,14 +308,14 @@ def _named_list(target: pa.ListType) -> str:
     )
 
 
-def _shown(given: pl.Series) -> pl.Series:
-    if given.dtype.is_nested() or given.dtype == pl.Binary:
-        return pl.Series([None if value is None else str(value)[:SHOWN] for value in given.to_list()], dtype=pl.String)
-    if isinstance(given.dtype, pl.Datetime) and given.dtype.time_unit == "ns":
-        return given.to_physical().cast(pl.Datetime("ns")).dt.strftime("%Y-%m-%dT%H:%M:%S%.9f")
-    if given.dtype.is_temporal() and given.dtype != pl.Date:
-        given = given.to_physical()  # a wrong time is out of the calendar and cannot be formatted
-    return given.cast(pl.String).str.head(SHOWN)
+def _shown(raw: pl.Series) -> pl.Series:
+    if raw.dtype.is_nested() or raw.dtype == pl.Binary:
+        return pl.Series([None if value is None else str(value)[:SHOWN] for value in raw.to_list()], dtype=pl.String)
+    if isinstance(raw.dtype, pl.Datetime) and raw.dtype.time_unit == "ns":
+        return raw.to_physical().cast(pl.Datetime("ns")).dt.strftime("%Y-%m-%dT%H:%M:%S%.9f")
+    if raw.dtype.is_temporal() and raw.dtype != pl.Date:
+        raw = raw.to_physical()  # a wrong time is out of the calendar and cannot be formatted
+    return raw.cast(pl.String).str.head(SHOWN)
 
 
 _KINDS: tuple[
@@ -321,18 +325,18 @@ _KINDS: tuple[
     (
         types.is_struct,
         _as_objects,
-        lambda kind: f"an object ({', '.join(f'{one.name}: {named(one.type)}' for one in kind)})",
+        lambda kind: f"an object ({', '.join(f'{field.name}: {named(field.type)}' for field in kind)})",
     ),
     (
         types.is_timestamp,
-        lambda given, _, reading: read_times(given, reading.formats, reading.zone),
+        lambda raw, _, reading: read_times(raw, reading.formats, reading.zone),
         lambda _: "an ISO 8601 time",
     ),
     (types.is_date, _as_date, lambda _: "a date such as 2026-01-31"),
     (types.is_boolean, _as_bool, lambda _: "true or false"),
     (
         types.is_integer,
-        lambda given, kind, reading: whole_numbers(_number(given, reading), _dtype(kind)),
+        lambda raw, kind, reading: whole_numbers(_number(raw, reading), _dtype(kind)),
         lambda kind: f"an integer of {kind.bit_width} bits",
     ),
     (types.is_floating, _as_float, lambda _: "a finite number"),

@@ -42,12 +42,14 @@ def exploded(stream: Stream, rows: Rows) -> Iterator[Rows]:
     lists = column.combine_chunks()
     lists = pa.concat_arrays(lists.chunks) if isinstance(lists, pa.ChunkedArray) else lists
     beside = {name: raw_values(rows.columns, name) for name in stream.raw_names if EACH not in path_of(name)}
-    outer = [(name, one) for name, found in beside.items() if name != PLACE for one in found]
+    outer = [(name, column) for name, columns in beside.items() if name != PLACE for column in columns]
     sizes = pc.call_function("list_value_length", [lists]).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     # Estimated bytes of the columns beside the list, which are repeated for each element; 64 for the row itself.
     bytes_beside = np.full(count, 64, dtype=np.int64)
-    for _, one in outer:
-        bytes_beside += np.concatenate([row_sizes(chunk) for chunk in one.chunks]) if one.num_chunks else 0
+    for _, outer_column in outer:
+        bytes_beside += (
+            np.concatenate([row_sizes(chunk) for chunk in outer_column.chunks]) if outer_column.num_chunks else 0
+        )
     too_much = bytes_beside * sizes > LIST_BYTES
     absent = lists.is_null().to_numpy(zero_copy_only=False)
     rejects = list(rows.rejects)
@@ -103,7 +105,7 @@ def _elements(
     good = np.flatnonzero(~is_wrong)
     taken, parent = pa.array(good), pa.array(origin[good])
     inner = pa.table({"": values.take(taken)})
-    columns = [(name, one.take(parent)) for name, one in outer]
+    columns = [(name, column.take(parent)) for name, column in outer]
     for name in stream.raw_names:
         if EACH in path_of(name):
             inside = value_at(inner, ("", *path_of(name)[len(path) + 1 :]))
@@ -111,11 +113,11 @@ def _elements(
     columns.append((PLACE, pa.chunked_array([pa.array(places[good])])))
     return replace(
         rows,
-        columns=pa.table([one for _, one in columns], names=[name for name, _ in columns]),
+        columns=pa.table([column for _, column in columns], names=[name for name, _ in columns]),
         lines=rows.lines[origin[good]],
         raw=lambda position: raw(int(good[position])),
         rejects=rejects,
-        where=lambda position: _where(path, int(places[good[position]])),
+        place_of=lambda position: _where(path, int(places[good[position]])),
         broken={},
     )
 

@@ -149,8 +149,8 @@ def _unfit_for_csv(stream: Stream) -> str:
     """Say why a stream cannot have rows of CSV; empty if it can."""
     if stream.list_path is None and TEXT_OF not in stream.raw_names:
         return ""
-    what = "the text of a whole JSON line" if stream.list_path is None else f"{name_of(stream.list_path)}[]"
-    return f"the file is CSV, which has no lists or objects, but stream {stream.name} needs {what}"
+    lacking = "the text of a whole JSON line" if stream.list_path is None else f"{name_of(stream.list_path)}[]"
+    return f"the file is CSV, which has no lists or objects, but stream {stream.name} needs {lacking}"
 
 
 Numbers = npt.NDArray[np.int64]

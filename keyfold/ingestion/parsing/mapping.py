@@ -18,7 +18,7 @@ def raw_values(raw: pa.Table, name: str) -> list[pa.ChunkedArray]:
     columns = [raw.column(at) for at in raw.schema.get_all_field_indices(name)]
     if name.endswith(TEXT_OF) and not columns:
         # Formats other than JSON have no original text, so the values are encoded.
-        return [as_json(one) for one in raw_values(raw, name.removesuffix(TEXT_OF))]
+        return [as_json(column) for column in raw_values(raw, name.removesuffix(TEXT_OF))]
     path = path_of(name)
     inside = None if len(path) == 1 else value_at(raw, path)
     return columns if inside is None else [*columns, inside]
@@ -69,7 +69,7 @@ def map_columns(stream: Stream, raw: pa.Table, path: str | None) -> dict[str, li
     columns: dict[str, list[pa.ChunkedArray]] = {}
     for field in stream.schema:
         source = stream.source(field.name)
-        candidates = [_present(one, stream.missing) for name in source.raw_names for one in raw_values(raw, name)]
+        candidates = [_present(column, stream.missing) for name in source.raw_names for column in raw_values(raw, name)]
         if source.path and path is not None:
             candidates.append(pa.chunked_array([pa.repeat(pa.scalar(path), raw.num_rows)]))
         columns[field.name] = candidates

@@ -56,8 +56,8 @@ def read_parquet(
         # Check the footer before a page is decompressed, since a few kilobytes may expand to more than the memory.
         if sum(sizes) > max_bytes:
             raise _too_much(max_bytes)
-        if found := finer_time(opened, metadata):
-            raise UnreadableFileError(f"the file has a time that is finer than a microsecond: {found}")
+        if finer := finer_time(opened, metadata):
+            raise UnreadableFileError(f"the file has a time that is finer than a microsecond: {finer}")
         file = pq.ParquetFile(
             opened,
             metadata=metadata,
@@ -78,42 +78,44 @@ def read_parquet(
         counts = [
             BATCH_BYTES * group.num_rows // size for group, size in zip(groups, sizes, strict=True) if group.num_rows
         ]
-        done = expanded = 0
+        rows_before = expanded = 0
         for batch in file.iter_batches(max(1, min([BATCH_ROWS, *counts])), use_threads=False):
             # A corrupt file may have texts that are not UTF-8, or lengths beyond its bytes, on which Polars relies.
             batch.validate(full=True)
-            for part, size in _parts(batch, done, max_row):
+            for part, size in _parts(batch, rows_before, max_row):
                 # The footer does not say how long dictionary values are that many rows share, so sum up while reading.
                 expanded += size
                 if expanded > max_bytes:
                     raise _too_much(max_bytes)
-                lines = np.arange(done + 1, done + 1 + part.num_rows, dtype=np.int64)
+                lines = np.arange(rows_before + 1, rows_before + 1 + part.num_rows, dtype=np.int64)
                 columns = pa.table([_plainly(column) for column in part.columns], names=part.schema.names)
                 yield Rows(columns, lines, _Raw(part))
-                done += part.num_rows
+                rows_before += part.num_rows
 
 
-def misfit(wanted: pa.Schema, found: pa.Schema) -> str | None:
+def misfit(wanted: pa.Schema, schema: pa.Schema) -> str | None:
     """Say why a file's columns do not fit the schema `wanted`; None if they do."""
-    pairs = [(field, found.get_field_index(field.name)) for field in wanted]
-    faults = (_misfit(field.type, found.field(at).type, field.name) for field, at in pairs if at >= 0)
+    pairs = [(field, schema.get_field_index(field.name)) for field in wanted]
+    faults = (_misfit(field.type, schema.field(at).type, field.name) for field, at in pairs if at >= 0)
     return next((why for why in faults if why), None)
 
 
-def _misfit(wanted: pa.DataType, found: pa.DataType, name: str) -> str | None:
+def _misfit(wanted: pa.DataType, kind: pa.DataType, name: str) -> str | None:
     """Say which column lacks objects or lists that the schema's paths need; None if none does."""
-    found = found.value_type if types.is_dictionary(found) else found
-    if types.is_null(found):
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if types.is_null(kind):
         return None
     if types.is_struct(wanted):
-        if not types.is_struct(found):
-            return f"the file's column {name} holds {found} and not objects, but the stream reads fields of it"
-        inside = [(one.type, found.get_field_index(one.name), f"{name}.{one.name}") for one in wanted]
-        return next((why for kind, at, one in inside if at >= 0 and (why := _misfit(kind, found[at].type, one))), None)
+        if not types.is_struct(kind):
+            return f"the file's column {name} holds {kind} and not objects, but the stream reads fields of it"
+        inside = [(field.type, kind.get_field_index(field.name), f"{name}.{field.name}") for field in wanted]
+        return next(
+            (why for inner, at, path in inside if at >= 0 and (why := _misfit(inner, kind[at].type, path))), None
+        )
     if types.is_list(wanted) and not types.is_string(wanted.value_type):
-        if not (types.is_list(found) or types.is_large_list(found)):
-            return f"the file's column {name} holds {found} and not lists, but the stream reads elements of it"
-        return _misfit(wanted.value_type, found.value_type, f"{name}[]")
+        if not (types.is_list(kind) or types.is_large_list(kind)):
+            return f"the file's column {name} holds {kind} and not lists, but the stream reads elements of it"
+        return _misfit(wanted.value_type, kind.value_type, f"{name}[]")
     return None
 
 
@@ -142,13 +144,13 @@ def _with_dictionary(metadata: "pq.FileMetaData") -> list[str]:
     return [columns[at].path for at in of_bytes if any(group.column(at).has_dictionary_page for group in groups)]
 
 
-def _parts(batch: pa.RecordBatch, done: int, max_row: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+def _parts(batch: pa.RecordBatch, rows_before: int, max_row: int) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Cut a batch into parts of at most `BATCH_BYTES`, with values counted in each row; yield each part with its bytes."""
     sizes = np.zeros(batch.num_rows, dtype=np.int64)
     for column in batch.columns:
         sizes += row_sizes(column)
     if len(too_long := np.flatnonzero(sizes > max_row)):
-        row = done + int(too_long[0]) + 1
+        row = rows_before + int(too_long[0]) + 1
         raise UnreadableFileError(
             f"the file has a row of more than {in_bytes(max_row)}, which is its limit: row {row:,}"
         )

@@ -50,7 +50,7 @@ class Rows:
         header: the header of a CSV file; empty for other formats.
         decimal: the decimal sign of numbers.
         broken: reasons why elements of the exploded list were replaced by NULL, by line and index.
-        where: returns a prefix for the reason of the row at a position: its index in the line's list, if it is an element.
+        place_of: returns a prefix for the reason of the row at a position: its index in the line's list, if it is an element.
     """
 
     columns: pa.Table
@@ -60,7 +60,7 @@ class Rows:
     header: str = ""
     decimal: str = "."
     broken: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    where: Callable[[int], str] = lambda position: ""
+    place_of: Callable[[int], str] = lambda position: ""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def validate_rows(
     if reasons.null_count() < len(reasons):
         bad = reasons.is_not_null()
         for position in bad.arg_true().to_list():
-            reason = f"{rows.where(position)}{reasons[position]}"
+            reason = f"{rows.place_of(position)}{reasons[position]}"
             rejects.append(Reject(rows.raw(position), int(lines[position]), reason, faults[position] is None))
         frame, lines, lacks_time = frame.filter(~bad), lines[~bad.to_numpy()], lacks_time.filter(~bad)
     rejects.sort(key=lambda reject: reject.line)

@@ -74,7 +74,7 @@ def chunks(
         UnreadableFileError: the text is not UTF-8, is binary, or exceeds a limit, which is noticed before more is in memory.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
-    rest, done, is_begun, has_first = bytearray(), 0, False, False
+    rest, bytes_before, is_begun, has_first = bytearray(), 0, False, False
     while True:
         # Read behind the rest of the block before, so that no block is copied.
         data = bytearray(len(rest) + size)
@@ -84,9 +84,9 @@ def chunks(
         if not read:
             break
         del data[len(rest) + read :]
-        _check(decoder, data, len(rest), done)
-        done += read
-        if done > max_bytes:
+        _check(decoder, data, len(rest), bytes_before)
+        bytes_before += read
+        if bytes_before > max_bytes:
             raise UnreadableFileError(f"the file holds more than {in_bytes(max_bytes)} of text, which is its limit")
         if not is_begun:
             # A read may return fewer bytes than the byte order mark has.
@@ -107,21 +107,21 @@ def chunks(
                 del data[:first]
             if data:
                 yield from _by_lines(data)
-    _decode(decoder, b"", done, final=True)
+    _decode(decoder, b"", bytes_before, final=True)
     if rest:
         _check_lines(rest, max_line)
         yield rest
 
 
-def _check(decoder: codecs.IncrementalDecoder, data: bytearray, start: int, done: int) -> None:
+def _check(decoder: codecs.IncrementalDecoder, data: bytearray, start: int, bytes_before: int) -> None:
     """Check a block, which was read to the end of `data` from `start` on."""
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and not done:
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and not bytes_before:
         raise UnreadableFileError("the file is not UTF-8 but UTF-16")
     if b"\0" in data:
         raise UnreadableFileError("the file holds NUL bytes: it is binary, or UTF-16")
     # Checking for ASCII is much faster than decoding. A character may continue from the previous block, though.
     if decoder.getstate()[0] or not data.isascii():
-        _decode(decoder, data[start:], done)
+        _decode(decoder, data[start:], bytes_before)
 
 
 def _by_lines(data: bytearray) -> Iterator[bytearray]:
@@ -160,14 +160,16 @@ def in_bytes(count: int) -> str:
     return f"{count // _MIB:,} MiB" if count >= _MIB else f"{count:,} bytes"
 
 
-def _decode(decoder: codecs.IncrementalDecoder, block: bytes | bytearray, done: int, *, final: bool = False) -> None:
+def _decode(
+    decoder: codecs.IncrementalDecoder, block: bytes | bytearray, bytes_before: int, *, final: bool = False
+) -> None:
     # Bytes of an incomplete character that the decoder kept from the previous block: the error's position counts them.
     held = len(decoder.getstate()[0])
     try:
         decoder.decode(block, final)
     except UnicodeDecodeError as error:
         raise UnreadableFileError(
-            f"the file is not UTF-8: {error.reason} at byte {done - held + error.start}"
+            f"the file is not UTF-8: {error.reason} at byte {bytes_before - held + error.start}"
         ) from None
 
 

@@ -49,7 +49,7 @@ def test_an_event_table_that_was_restored_and_filled_anew_is_refused(house, monk
         house.ingest()
     if is_killed:
         with monkeypatch.context() as patch:
-            patch.setattr("keyfold.keyed.execution.batches.Batches._run", fail)
+            patch.setattr("keyfold.keyed.execution.batches.Batches.work", fail)
             house.attempt("run", "totals")
         assert house.live.journal.pending()
     else:

@@ -291,7 +291,7 @@ def test_a_broker_that_falls_silent_breaks_the_run_off_and_the_next_one_goes_on(
             OSError, match=r"sent nothing for 0\.5 s .*Connection refused.*, at offset 0 of partition 0"
         ):
             list(reader.read(plan.topic.ranges[0]))
-    assert access.where(0) == f"kafka://{topic}/0"
+    assert access.partition_name(0) == f"kafka://{topic}/0"
     check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic), runners=LOCAL))
     assert numbers(lakehouse) == [*range(5)]
 
