@@ -15,6 +15,7 @@ from keyfold.operators import count, max, min, windows
 from keyfold.state.changing.moving import move, plan_change
 from tests.keyfold.keyed import toy_jobs
 from tests.keyfold.keyed.toy_jobs import windows_step
+from tests.shop import clicks
 
 CLICKS = toy_jobs.windows().only_input.stream
 BIG, SMALL = pl.col("user").is_in(["ann", "bob"]), pl.col("user").is_in(["ann", "cid"])
@@ -36,7 +37,7 @@ def clicked(lake):
     """A lakehouse whose stream has keys that are never NULL."""
 
     def click(*rows):
-        lake.put(toy_jobs.clicks(*rows))
+        lake.put(clicks(*rows))
 
     return click
 
