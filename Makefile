@@ -10,6 +10,7 @@
 # make image-in-a-root      run the steps of deploy/Dockerfile, and the image's commands, in a clean root of Debian; as root, by debootstrap
 # make dagster-versions     add Keyfold to a guest's code location with the oldest and the newest supported Dagster
 # make docs                 regenerate the tables of the pages from the code, and build the site in site/
+# make screenshots          run the demo, and take the pictures of Dagster's pages in docs/images
 # make bench                run the benchmarks behind the figures in docs/
 # make nexmark              Nexmark beside Flink and stock Spark (QUERIES=3,11, EVENTS="500000 2000000", ENGINES=keyfold, MORE=--disorder)
 # make clean                remove caches and .venv; make reset removes the data in .keyfold
@@ -32,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui test browser-for-tests kafka-for-tests nginx-for-tests postgres-for-tests azurite-for-tests fake-gcs-for-tests chaos examples browser-tests slow-tests cluster-tests dagster-versions image-in-a-root lint release-check docs bench nexmark clean reset
+.PHONY: help setup demo ui test browser-for-tests kafka-for-tests nginx-for-tests postgres-for-tests azurite-for-tests fake-gcs-for-tests chaos examples browser-tests slow-tests cluster-tests dagster-versions image-in-a-root lint release-check docs screenshots bench nexmark clean reset
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -108,6 +109,9 @@ docs: setup
 	.venv/bin/python scripts/docs_columns.py
 	.venv/bin/python scripts/docs_commands.py
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+
+screenshots: setup
+	.venv/bin/python -m tests.browser.screenshots
 
 bench: setup
 	.venv/bin/python -m benchmarks.jobs_on_spark

@@ -160,8 +160,12 @@ def carry_out(lakehouse: Lakehouse, stream: str) -> None:
         change = rewrite.streams[stream]
         try:
             for name, files in change.tables.items():
-                commit_change(lakehouse.events(stream) if name == "events" else lakehouse.quarantine(stream), files)
-                fail_point(f"rewrite: {name} changed")
+                if name == "events":
+                    commit_change(lakehouse.events(stream), files)
+                    fail_point("rewrite: events changed")
+                else:
+                    commit_change(lakehouse.quarantine(stream), files)
+                    fail_point("rewrite: quarantine changed")
         except Locked as error:
             # Nothing is lost: the events come last. What is quarantined already is so twice after a repeated call.
             _note(lakehouse, rewrite, stream, None)

@@ -47,7 +47,12 @@ print(len(names), json.dumps(refused))
 """)
     count, refused = lines[0].split(" ", 1)
     assert int(count) > 200
-    of_spark = {"keyfold.session.start", "keyfold.session.worker_daemon", "keyfold.runners.spark_runner"}
+    of_spark = {
+        "keyfold.session.start",
+        "keyfold.session.worker_daemon",
+        "keyfold.runners.spark_runner",
+        "keyfold.runners.spark_frames",
+    }
     assert set(json.loads(refused)) <= of_spark
 
 

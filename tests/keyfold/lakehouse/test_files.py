@@ -218,7 +218,7 @@ def test_a_disk_that_takes_no_more_is_told_as_such_and_nothing_is_left(tmp_path,
 def marked():
     for file in Path(keyfold.__file__ or "").parent.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "reached":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "fail_point":
                 (name,) = node.args
                 assert isinstance(name, ast.Constant), f"{file}: a fail point has a fixed name"
                 assert isinstance(name.value, str), file
