@@ -21,12 +21,13 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.plans.input_tables import changes_for, input_tables, rebuild_command
 from keyfold.keyed.state_parts.manifest import Manifest
-from keyfold.keyed.state_parts.part_reading import in_threads, partition_reads
+from keyfold.keyed.state_parts.part_reading import THREADS, partition_reads
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.log_changes import Changes
 from keyfold.lakehouse.positions import check_position
 from keyfold.lakehouse.presence import check_files_are_there
 from keyfold.lakehouse.reading import count_rows, data_file_paths, scan_files
+from keyfold.runners.in_threads import in_threads
 from keyfold.storage.place import Place
 
 _STATE = ""
@@ -247,7 +248,7 @@ def _count_results(generation: Generation, job: KeyedJob, at: ConsistentSnapshot
     manifests = map(Manifest.unpack, read_manifests(generation.manifests, files_of(at.record)).values())
     columns = job.state.events.meta.root_names()
     reads = (read for manifest in manifests for read in partition_reads(manifest, generation.parts, columns))
-    counts[_STATE] = sum(in_threads(partial(_counted, read, job.state.events) for read in reads))
+    counts[_STATE] = sum(in_threads((partial(_counted, read, job.state.events) for read in reads), THREADS))
     return counts
 
 

@@ -99,21 +99,37 @@ def replace_files(table: Place, gone: Sequence[DataFile], files: Sequence[Writte
             raise Locked(
                 f"{table}: another process has replaced some of its files; let only one process compact a table"
             )
-        read = delta.version()
-        check_held()
-        try:
-            delta.create_write_transaction(
-                actions,
-                mode="append",
-                schema=delta.schema(),
-                commit_properties=properties,
-                post_commithook_properties=NO_HOOKS,
-            )
-        except CommitFailedError:
-            continue  # perhaps an append, which does not conflict: read the table again
-        make_durable(table, read)
-        return
+        # Another commit was perhaps an append, which does not conflict: read the table again.
+        if commit_next(delta, table, actions, properties):
+            return
     raise Locked(f"{table}: not compacted, since other processes commit to it all the time; try again later")
+
+
+def commit_next(
+    delta: DeltaTable, table: Place, actions: list[AddAction | RemoveAction], properties: CommitProperties
+) -> bool:
+    """Commit as the version after the one that was read, durably; return False if another commit came first.
+
+    Args:
+        delta: the table as it was read.
+        table: its folder.
+        actions: what the commit adds and removes.
+        properties: of the commit, without retries: Delta's library does not check whether another commit has removed the same files.
+    """
+    read = delta.version()
+    check_held()
+    try:
+        delta.create_write_transaction(
+            actions,
+            mode="append",
+            schema=delta.schema(),
+            commit_properties=properties,
+            post_commithook_properties=NO_HOOKS,
+        )
+    except CommitFailedError:
+        return False
+    make_durable(table, read)
+    return True
 
 
 def commit_once(

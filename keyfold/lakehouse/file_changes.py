@@ -12,12 +12,11 @@ from urllib.parse import unquote
 import polars as pl
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 from pydantic import BaseModel, ConfigDict
 
 from keyfold.errors import Locked
-from keyfold.lakehouse.commits import NO_HOOKS, add_action, has_taken, make_durable
+from keyfold.lakehouse.commits import add_action, commit_next, has_taken
 from keyfold.lakehouse.data_files import PathBelow, WrittenFile, write_data_file
 from keyfold.lakehouse.presence import named_files
 from keyfold.lakehouse.reading import scan_in_columns
@@ -141,20 +140,9 @@ def commit_change(table: Place, change: FileChange) -> None:
         properties = CommitProperties(
             app_transactions=[Transaction(_CHANGES, change.number), Transaction(_ERASED, total)], max_commit_retries=0
         )
-        read = delta.version()
-        check_held()
-        try:
-            delta.create_write_transaction(
-                actions,
-                mode="append",
-                schema=delta.schema(),
-                commit_properties=properties,
-                post_commithook_properties=NO_HOOKS,
-            )
-        except CommitFailedError:
-            continue  # maintenance has committed: look at the table again
-        make_durable(table, read)
-        return
+        # If maintenance has committed, look at the table again.
+        if commit_next(delta, table, actions, properties):
+            return
 
 
 def erased_rows(table: Place) -> int:

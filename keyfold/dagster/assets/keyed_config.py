@@ -71,7 +71,11 @@ def config_for(declared: KeyedJob) -> type[KeyedRunConfig]:
 
 def live_values(job: KeyedJob) -> dict[str, dg.MetadataValue]:
     """Return the parameters with which a job ran, as metadata, without texts that its author leaves open: one may hold a secret."""
-    shown = {name for name, field in job.parameter_fields.items() if field.annotation is not str and not is_path(field)}
+    shown = {
+        name
+        for name, field in job.parameter_fields.items()
+        if str not in (field.annotation, *get_args(field.annotation)) and not is_path(field)
+    }
     values = {name: value for name, value in job.parameters.items() if name in shown}
     return {"parameters": dg.MetadataValue.json(values)} if values else {}
 

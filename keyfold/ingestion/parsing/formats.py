@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from itertools import chain, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +25,11 @@ from keyfold.ingestion.parsing.beginning import Beginning
 from keyfold.ingestion.parsing.csv_lines import read_csv
 from keyfold.ingestion.parsing.exploding import exploded
 from keyfold.ingestion.parsing.json_lines import read_json, read_objects
-from keyfold.ingestion.parsing.map_in_order import map_in_order
 from keyfold.ingestion.parsing.mapping import path_value
 from keyfold.ingestion.parsing.parquet import read_parquet
 from keyfold.ingestion.parsing.rows import Reject, Rows, ValidatedRows, validate_rows
 from keyfold.ingestion.parsing.text import READABLE, UnreadableFileError, file_type, read_chunks
+from keyfold.runners.in_threads import in_threads
 from keyfold.storage.object_path import StoreError
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
@@ -73,7 +74,10 @@ def parse_file(
         return validated if stream.list_path else list(validated)
 
     with faults_of_files():
-        for parsed in map_in_order(parse, _read(stream, path, landing), threads):
+        chunks = iter(_read(stream, path, landing))
+        # The first one is parsed before others are read: what it says of its file may end the work.
+        first = (parse(chunk) for chunk in islice(chunks, 1))
+        for parsed in chain(first, in_threads((partial(parse, chunk) for chunk in chunks), threads)):
             yield from beginning.judged(parsed)
 
 

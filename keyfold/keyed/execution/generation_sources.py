@@ -19,13 +19,14 @@ from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.state_parts.manifest import Manifest
-from keyfold.keyed.state_parts.part_reading import in_threads, partition_reads, unreadable
+from keyfold.keyed.state_parts.part_reading import THREADS, partition_reads, unreadable
 from keyfold.lakehouse.carrying import carry_rows
 from keyfold.lakehouse.data_files import ROWS_A_GROUP
 from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.files import new_file
 from keyfold.lakehouse.positions import Position
 from keyfold.lakehouse.reading import count_rows, scan_parquet, scan_rows
+from keyfold.runners.in_threads import in_threads
 from keyfold.storage.place import Place
 from keyfold.times import BEGINNING, shifted
 
@@ -237,7 +238,7 @@ class _StateParts:
         with unreadable(self.state):
             manifests = map(Manifest.unpack, read_manifests(self.manifests, self.files).values())
             reads = (read for manifest in manifests for read in partition_reads(manifest, self.parts, [SLOT]))
-            return sum(rows.height for rows in in_threads(reads))
+            return sum(rows.height for rows in in_threads(reads, THREADS))
 
 
 @dataclass(frozen=True)

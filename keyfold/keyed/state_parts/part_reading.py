@@ -1,11 +1,8 @@
 """Read the rows of a state partition in ranges of keys, by a few threads."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
 
 import polars as pl
 
@@ -15,12 +12,10 @@ from keyfold.keyed.state_parts.folding import Layers
 from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.storage.place import Place
 
-_THREADS = 4
+THREADS = 4
 """Frames that are read at the same time. More of them mostly wait for the processor, and take memory."""
 
 REMEDY = "nothing was changed; restore it from a backup, or read another batch or generation"
-
-Result = TypeVar("Result")
 
 
 @contextmanager
@@ -71,19 +66,3 @@ def partition_reads(
         yield from (partial(read, lambda part, at=at: part.between(*at, columns)) for at in idle[0].ranges())
     else:
         yield partial(read, lambda part: part.of(slots, columns))
-
-
-def in_threads(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
-    """Call functions in a few threads, and yield their results in order; few are computed ahead."""
-    waiting: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(_THREADS) as pool:
-        try:
-            for task in tasks:
-                waiting.append(pool.submit(task))
-                if len(waiting) > _THREADS:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()

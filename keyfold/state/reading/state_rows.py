@@ -12,7 +12,8 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.calling.slots import SLOT, Slots
 from keyfold.keyed.rows.codec import empty, polars_schema
 from keyfold.keyed.state_parts.manifest import Manifest
-from keyfold.keyed.state_parts.part_reading import in_threads, partition_reads, unreadable
+from keyfold.keyed.state_parts.part_reading import THREADS, partition_reads, unreadable
+from keyfold.runners.in_threads import in_threads
 from keyfold.schemas import field_of
 from keyfold.state.rows.keys import WantedKeys
 from keyfold.storage.place import Place
@@ -124,11 +125,12 @@ class StateRows:
             KeyfoldError: the state is damaged.
         """
         with unreadable(self.subject):
-            yield from in_threads(
+            tasks = (
                 partial(_applied, function, read)
                 for packed in self.manifests.values()
                 for read in partition_reads(Manifest.unpack(packed), self.parts, columns, self._slots)
             )
+            yield from in_threads(tasks, THREADS)
 
     def _shown(self, frame: pl.DataFrame) -> pl.DataFrame:
         rows = frame.drop(SLOT) if self._wanted is None else self._wanted.of(frame.drop(SLOT))

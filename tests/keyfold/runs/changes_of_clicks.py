@@ -1,6 +1,7 @@
 """A change of clicks, which is cut off at a point: what it is about, and what is there afterwards."""
 
 import json
+import shutil
 from datetime import timedelta
 
 import polars as pl
@@ -47,6 +48,14 @@ def ingested_clicks(home):
     lake.run(LATE)
     lake.land(CLICKS, events(EVENT, ("dan", 4, 4)))
     return lake
+
+
+def copy_of(lake, home):
+    """A lakehouse with all that another has."""
+    shutil.copytree(str(lake.lakehouse.home), home)
+    copied = Lake(home)
+    copied.landed = lake.landed
+    return copied
 
 
 def cut_at(monkeypatch, point, error, call):

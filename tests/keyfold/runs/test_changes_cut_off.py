@@ -25,6 +25,7 @@ from tests.keyfold.runs.changes_of_clicks import (
     CutOff,
     calls_left,
     clicks_of_jobs,
+    copy_of,
     cut_at,
     ingested_clicks,
     stored,
@@ -41,10 +42,7 @@ def ingested(tmp_path_factory):
 
 @pytest.fixture
 def lake(ingested, tmp_path):
-    shutil.copytree(str(ingested.lakehouse.home), tmp_path / "home")
-    lake = Lake(tmp_path / "home")
-    lake.landed = ingested.landed
-    return lake
+    return copy_of(ingested, tmp_path / "home")
 
 
 @pytest.fixture

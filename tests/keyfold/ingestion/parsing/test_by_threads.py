@@ -1,12 +1,10 @@
 """A file is read alike by one thread and by several, which read no more of it ahead than they must."""
 
-import threading
 from datetime import UTC, datetime
 
 import pytest
 
-from keyfold.ingestion.parsing import parse_file, text
-from keyfold.ingestion.parsing.map_in_order import map_in_order
+from keyfold.ingestion.parsing import formats, parse_file, text
 from keyfold.stream import Source, Stream
 from tests.keyfold.ingestion.parsing.reading import as_rows
 from tests.schemas import schema_of
@@ -47,29 +45,22 @@ def test_a_file_is_read_alike_by_one_thread_and_by_several(tmp_path, monkeypatch
     assert len(by_threads[0]) >= 100
 
 
-def test_results_keep_the_order_of_items_that_are_worked_on_at_the_same_time():
-    both = threading.Barrier(2)
-
-    def wait(number: int) -> int:
-        if number in {1, 2}:
-            both.wait(timeout=10)
-        return number * number
-
-    assert list(map_in_order(wait, range(6), threads=2)) == [0, 1, 4, 9, 16, 25]
-
-
-def test_an_error_comes_in_place_of_its_result_and_little_is_taken_ahead_of_it():
+def test_the_first_chunk_ends_the_work_before_others_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "FIRST_LINES", 5)
+    monkeypatch.setattr(text, "CHUNK_LINES", 7)
+    stream, lines = FILES["flat.ndjson"]
+    (tmp_path / "flat.ndjson").write_text("\n".join(lines))
+    chunks = formats._read
     taken: list[int] = []
 
-    def items():
-        for number in range(100):
+    def counted(*arguments):
+        for number, chunk in enumerate(chunks(*arguments)):
             taken.append(number)
-            yield number
+            yield chunk
 
-    results = map_in_order(lambda number: 12 // (3 - number), items(), threads=2)
-    assert next(results) == 4
-    assert taken == [0], "the first item ends the work before others are taken"
-    assert [next(results), next(results)] == [6, 12]
-    with pytest.raises(ZeroDivisionError):
-        next(results)
-    assert len(taken) <= 3 + 3
+    monkeypatch.setattr(formats, "_read", counted)
+    parts = parse_file(stream, tmp_path / "flat.ndjson", ARRIVED, threads=3)
+    next(parts)
+    assert taken == [0]
+    list(parts)
+    assert len(taken) > 10
