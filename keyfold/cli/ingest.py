@@ -48,8 +48,8 @@ def ingest(
         OnGap | None,
         typer.Option(help="How to treat messages that expired unread: `error` or `record` [default: error]."),
     ] = None,
-    topic_anew: Annotated[
-        bool, typer.Option("--topic-anew", help="Read a deleted and recreated topic from its beginning.")
+    reset_topic: Annotated[
+        bool, typer.Option("--reset-topic", help="Read a deleted and recreated topic from its beginning.")
     ] = False,
     rebuild: Annotated[
         bool,
@@ -68,7 +68,7 @@ def ingest(
             "a continuous run takes no --rebuild or --reread-changed: leave them out, or run without --continuous, --every and --metrics"
         )
     until_stopped = until_signal(every, metrics) if continuous else {}
-    landing = find_landing(stream, source, start=start, on_gap=on_gap, anew=topic_anew)
+    landing = find_landing(stream, source, start=start, on_gap=on_gap, reset_topic=reset_topic)
     read = (lakehouse, declared, landing)
     if not rebuild:  # a rebuild reads the folders and topics of earlier runs
         require_landing(*read)

@@ -77,7 +77,7 @@ def new_offsets(journal: IngestJournal, topic: KafkaTopic, max_bytes: int, remed
     state, last = topic_state(topic), journal.last_done()
     before = journal.plan(last.batch) if last else None
     read = last.topics.get(topic.source) if last else None
-    ranges = plan_ranges(state, read, record_gaps=topic.on_gap == "record", anew=topic.anew, remedy=remedy)
+    ranges = plan_ranges(state, read, record_gaps=topic.on_gap == "record", reset=topic.reset, remedy=remedy)
     return [
         TopicShare(
             name=topic.name,

@@ -194,7 +194,7 @@ class _Run:
         # A killed run may have planned another topic than this run reads.
         topic = own or KafkaTopic(share.name)
         is_gone = topic_id(topic) != share.id
-        if is_gone and not topic.anew:
+        if is_gone and not topic.reset:
             raise gone_error(share.name, self.settings.remedy)
         return TopicAccess(
             share.name,

@@ -25,7 +25,7 @@ def find_landing(
     *,
     start: str | None = None,
     on_gap: str | None = None,
-    anew: bool = False,
+    reset_topic: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> Landing | None:
     """Return the folder or topic that a run reads; None for the default landing folder of the stream.
@@ -35,7 +35,7 @@ def find_landing(
     Args:
         stream: the stream's name.
         source: a folder, the URL of one in a bucket, or `kafka://TOPIC`.
-        start, on_gap, anew: options of a topic, see `KafkaTopic`; `start` as text.
+        start, on_gap, reset_topic: options of a topic, see `KafkaTopic`; `start` as text.
 
     Raises:
         KeyfoldError: options of a topic are given for a folder, an option is invalid, or Kafka is not configured.
@@ -56,12 +56,12 @@ def find_landing(
             chosen.removeprefix(PREFIX),
             read_start(start or "earliest"),
             answers[on_gap or "error"],
-            anew,
+            reset_topic,
             KafkaSettings.from_environment(environment),
         )
-    if start or on_gap or anew:
+    if start or on_gap or reset_topic:
         raise Misconfigured(
-            f"start, on_gap and topic_anew go with a topic, as in {PREFIX}rides; {stream} is read from "
+            f"start, on_gap and reset_topic go with a topic, as in {PREFIX}rides; {stream} is read from "
             f"{chosen or 'its landing folder'}"
         )
     return to_place(chosen) if chosen else None

@@ -9,14 +9,20 @@ import io
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from keyfold.errors import Misconfigured, Unreachable, first_line
+from keyfold.errors import Misconfigured, Unreachable
 from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
+from keyfold.ingestion.kafka.schema_registry import RefusedSchemaError, SchemaRegistry, frame
+from keyfold.lazy_names import from_extra
 from keyfold.times import ISO_FORMAT
+
+if TYPE_CHECKING:
+    import fastavro
+else:
+    (fastavro,) = from_extra("registry", "fastavro")
 
 FORMATS = ("json", "avro", "json-schema")
 
@@ -61,16 +67,16 @@ def encoder(settings: KafkaSettings, form: str, topic: str, table: str, columns:
         )
     if form == "avro":
         schema = {"type": "record", "name": table, "namespace": "keyfold", "fields": _avro_fields(table, columns)}
-        frame = _registered(settings, topic, "AVRO", json.dumps(schema))
-        parsed, write = import_module("fastavro").parse_schema(schema), import_module("fastavro").schemaless_writer
+        beginning = _registered(settings, topic, "AVRO", json.dumps(schema))
+        parsed = fastavro.parse_schema(schema)
 
         def as_avro(rows: pl.DataFrame) -> Sequence[bytes]:
             durations = [name for name, kind in rows.schema.items() if isinstance(kind, pl.Duration)]
             encoded = []
             for row in rows.with_columns(pl.col(durations).dt.total_microseconds()).iter_rows(named=True):
                 stream = io.BytesIO()
-                write(stream, parsed, row)
-                encoded.append(frame + stream.getvalue())
+                fastavro.schemaless_writer(stream, parsed, row)
+                encoded.append(beginning + stream.getvalue())
             return encoded
 
         return as_avro
@@ -79,8 +85,8 @@ def encoder(settings: KafkaSettings, form: str, topic: str, table: str, columns:
         "type": "object",
         "properties": {name: _json_type(kind) for name, kind in columns.items()},
     }
-    frame = _registered(settings, topic, "JSON", json.dumps(schema))
-    return lambda rows: [frame + value for value in as_json(rows)]
+    beginning = _registered(settings, topic, "JSON", json.dumps(schema))
+    return lambda rows: [beginning + value for value in as_json(rows)]
 
 
 def as_json(rows: pl.DataFrame) -> Sequence[bytes]:
@@ -91,48 +97,31 @@ def as_json(rows: pl.DataFrame) -> Sequence[bytes]:
     )
 
 
-def _registered(settings: KafkaSettings, topic: str, kind: str, schema: str) -> bytes:
-    """Register a schema, and return what each of its messages begins with."""
-    library, url = _library(topic, "confluent_kafka.schema_registry"), settings.registry_address
-    # Its libraries are of an extra.
-    from keyfold.ingestion.kafka.registry import registry_client  # noqa: PLC0415
-
-    client = registry_client(settings)
+def _registered(settings: KafkaSettings, topic: str, form: str, schema: str) -> bytes:
+    """Register a schema for a topic's values, and return what each of them begins with."""
     try:
-        number = client.register_schema(f"{topic}-value", library.Schema(schema, kind))
-    except library.SchemaRegistryError as error:
+        return frame(SchemaRegistry(settings).register(f"{topic}-value", form, schema))
+    except RefusedSchemaError as error:
         raise Misconfigured(
-            f"the schema registry at {url} refuses the schema of topic {topic}: {settings.without_secrets(first_line(error))}; make "
-            "the table's new columns fit the topic's rule of compatibility, or name a new topic"
+            f"the schema registry at {settings.registry_address} refuses the schema of topic {topic}: {error}; make the table's "
+            "new columns fit the topic's rule of compatibility, or name a new topic"
         ) from None
-    # Whatever its client of HTTP raises.
-    except Exception as error:
-        said = settings.without_secrets(first_line(error))
-        raise Unreachable(
-            f"the schema registry at {url} failed: {said}; the next run sends the rows of topic {topic}"
-        ) from None
-    return b"\0" + number.to_bytes(4, "big")
+    except OSError as error:
+        raise Unreachable(f"{error}; the next run sends the rows of topic {topic}") from None
 
 
-def _library(topic: str, name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        raise Misconfigured(f"topic {topic} is written with a schema; install keyfold[registry]") from None
-
-
-def _avro_fields(where: str, columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _avro_fields(record: str, columns: Mapping[str, Any]) -> list[dict[str, Any]]:
     if wrong := next((name for name in columns if not _NAME.fullmatch(name)), None):
         raise Misconfigured(
-            f"{where}: column {wrong!r} has a name that Avro cannot have: rename it, with letters, digits and underscores, or publish the table as JSON"
+            f"{record}: column {wrong!r} has a name that Avro cannot have: rename it, with letters, digits and underscores, or publish the table as JSON"
         )
     return [
-        {"name": name, "type": ["null", _avro_type(f"{where}_{name}", kind)], "default": None}
+        {"name": name, "type": ["null", _avro_type(f"{record}_{name}", kind)], "default": None}
         for name, kind in columns.items()
     ]
 
 
-def _avro_type(where: str, kind: pl.DataType) -> Any:
+def _avro_type(label: str, kind: pl.DataType) -> Any:
     if isinstance(kind, pl.Datetime):
         return {"type": "long", "logicalType": "timestamp-micros"}
     if isinstance(kind, pl.Date):
@@ -140,11 +129,11 @@ def _avro_type(where: str, kind: pl.DataType) -> Any:
     if isinstance(kind, pl.Decimal):
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if isinstance(kind, pl.List):
-        return {"type": "array", "items": ["null", _avro_type(where, _inner(kind))]}
+        return {"type": "array", "items": ["null", _avro_type(label, _inner(kind))]}
     if isinstance(kind, pl.Struct):
-        return {"type": "record", "name": where, "fields": _avro_fields(where, kind.to_schema())}
+        return {"type": "record", "name": label, "fields": _avro_fields(label, kind.to_schema())}
     if (plain := _PLAIN.get(type(kind))) is None:
-        raise Misconfigured(f"{where}: {kind} has no form in Avro; leave the column out, or cast it")
+        raise Misconfigured(f"{label}: {kind} has no form in Avro; leave the column out, or cast it")
     return plain
 
 
@@ -154,7 +143,7 @@ def _json_type(kind: Any) -> dict[str, Any]:
     if isinstance(kind, pl.Struct):
         return {
             "type": ["null", "object"],
-            "properties": {name: _json_type(one) for name, one in kind.to_schema().items()},
+            "properties": {name: _json_type(inner) for name, inner in kind.to_schema().items()},
         }
     if isinstance(kind, pl.Datetime):
         return {"type": ["null", "string"], "format": "date-time"}

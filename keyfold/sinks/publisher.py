@@ -184,41 +184,41 @@ def _publish(
 def _send_new(
     sender: Sender, job: KeyedJob, generation: Generation, table: OutputTable, topic: str, encode: Callable[[], Encode]
 ) -> Published:
-    done = generation.journal.last_done()
-    last = done.batch if done else -1
+    newest = generation.journal.last_done()
+    last = newest.batch if newest else -1
     sent = sender.last_sent()
     _check_history(generation, sent, last, f"topic {topic}", job.name)
     first = sent.batch + 1
     warnings: list[str] = []
     batches = rows = 0
-    for done in _committed(generation, table.name, first, last):
-        if done.batch > first:
+    for record in _committed(generation, table.name, first, last):
+        if record.batch > first:
             warnings.append(
-                f"topic {topic} lacks the rows of {table.name} from batches {first} to {done.batch - 1}, whose records the "
+                f"topic {topic} lacks the rows of {table.name} from batches {first} to {record.batch - 1}, whose records the "
                 "journal no longer keeps; the table has these rows"
             )
-        files = done.tables.get(table.name, ())
+        files = record.tables.get(table.name, ())
         fail_point("sink: before")
-        digest = generation.journal.digest(done.batch) or ""
+        digest = generation.journal.digest(record.batch) or ""
         rows += sender.send(
-            done.batch, digest, (row for file in files for row in _rows(generation, job, table, file.path, encode()))
+            record.batch, digest, (row for file in files for row in _rows(generation, job, table, file.path, encode()))
         )
         batches += 1
-        first = done.batch + 1
+        first = record.batch + 1
     return Published(table.name, topic, batches, rows, tuple(warnings))
 
 
 def _check_history(generation: Generation, sent: Sent, last: int, topic: str, job: str) -> None:
     """Refuse if the topic has a batch that the journal lacks, or has with other content, as after a restored backup."""
     if sent.batch > last:
-        what = f"{topic} has batch {sent.batch} of job {job}, but the journal ends at batch {last}"
+        difference = f"{topic} has batch {sent.batch} of job {job}, but the journal ends at batch {last}"
     elif sent.digest and generation.journal.digest(sent.batch) not in {None, sent.digest}:
-        what = f"batch {sent.batch} of job {job}, which {topic} has, is not the one in the journal"
+        difference = f"batch {sent.batch} of job {job}, which {topic} has, is not the one in the journal"
     else:
         # No digest: the journal no longer keeps this record, and is then a hundred batches ahead.
         return
     raise Damaged(
-        f"{what}: {generation.folder} was restored from a backup. No rows are sent, since readers could not distinguish those "
+        f"{difference}: {generation.folder} was restored from a backup. No rows are sent, since readers could not distinguish those "
         f"of the two histories. Run job {job} with --full-refresh: it sends all rows as a new generation"
     )
 
@@ -228,13 +228,13 @@ def _committed(generation: Generation, table: str, first: int, last: int) -> Ite
     folder = generation.table(table)
     taken = DeltaTable(str(folder)).transaction_version(f"{generation.identity}/{table}") if is_table(folder) else None
     for batch in range(first, last + 1):
-        done = generation.journal.done(batch)
-        if done is None:
+        record = generation.journal.done(batch)
+        if record is None:
             continue
         # Rows are sent only after the table has them: stop at the first batch that is not committed.
-        if done.tables.get(table) and (taken is None or taken < batch):
+        if record.tables.get(table) and (taken is None or taken < batch):
             return
-        yield done
+        yield record
 
 
 def _rows(

@@ -75,9 +75,9 @@ class Sender:
 
     def last_sent(self) -> Sent:
         """The last batch that was sent, from Kafka's offset, else from the note."""
-        found = _with_retries(self._committed)
-        if found.offset >= 0:
-            return Sent(found.offset - 1, found.metadata or "")
+        committed = _with_retries(self._committed)
+        if committed.offset >= 0:
+            return Sent(committed.offset - 1, committed.metadata or "")
         # Neither an offset nor a note: the topic is new for this table.
         noted = self._notes().get(self._key)
         return Sent(*noted) if noted else Sent()
@@ -117,10 +117,10 @@ class Sender:
         return read_json(self._note) if self._note.exists() else {}
 
     def _committed(self) -> TopicPartition:
-        [found] = self._group.committed([self._place], timeout=TIMEOUT)
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return found
+        [committed] = self._group.committed([self._place], timeout=TIMEOUT)
+        if committed.error is not None:
+            raise KafkaException(committed.error)
+        return committed
 
     def _produce(self, batch: int, rows: Iterator[tuple[bytes | None, bytes]]) -> int:
         count = 0

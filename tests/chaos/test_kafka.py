@@ -191,7 +191,7 @@ def test_a_broker_is_restored_from_an_older_copy_and_its_topic_ends_before_what_
     produce(broker, topic, range(20, 60))
     if "it was truncated" in (again := refusal(lakehouse, broker, topic)):
         raise AssertionError(again)
-    ingest(lakehouse, EVENTS, reading(broker, topic, anew=True), runners=LOCAL)
+    ingest(lakehouse, EVENTS, reading(broker, topic, reset=True), runners=LOCAL)
     told.count(Counter(range(60)), in_table(lakehouse), refused=True)
 
 

@@ -46,7 +46,7 @@ class IngestConfig(BaseModel):
         default=None,
         description="How to treat messages that expired unread: fail (error, default), or write a row to quarantine (record).",
     )
-    topic_anew: bool = Field(
+    reset_topic: bool = Field(
         default=False,
         description="Read a topic that was deleted and recreated, or truncated, from its beginning.",
     )
@@ -107,7 +107,7 @@ def stream_assets(
         config = validated(
             IngestConfig, context.op_execution_context.op_config, f"ops: ingest_{stream.name}", quotes=False
         )
-        landing = find_landing(stream.name, start=config.start, on_gap=config.on_gap, anew=config.topic_anew)
+        landing = find_landing(stream.name, start=config.start, on_gap=config.on_gap, reset_topic=config.reset_topic)
         settle = timedelta(seconds=config.settle_seconds)
         summary = runs.ingest(
             lakehouse,

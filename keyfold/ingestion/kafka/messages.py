@@ -85,12 +85,12 @@ class TopicReader:
     ) -> None:
         self._settings, self._topic, self._columns, self._record_gaps = settings, topic, columns, record_gaps
         self._trouble = ""
-        self._registry = None
+        self._decoder = None
         if settings.registry:
             # Its libraries take as long to import as all others of ingest, and few topics need them.
-            from keyfold.ingestion.kafka.registry import Registry  # noqa: PLC0415
+            from keyfold.ingestion.kafka.message_decoder import MessageDecoder  # noqa: PLC0415
 
-            self._registry = Registry(settings, longest)
+            self._decoder = MessageDecoder(settings, longest)
         try:
             self._consumer = Consumer(
                 # The client requires a group, which is not used.
@@ -213,12 +213,12 @@ class TopicReader:
         # `map` over C methods again.
         values = list(map(Message.value, taken))
         keys = list(map(Message.key, taken)) if KEY in self._columns else []
-        if self._registry is None:
+        if self._decoder is None:
             if taken:
                 yield self._messages(partition, taken, values, keys, {})
             return
         parts = [values, keys] if keys else [values]
-        decoded = self._registry.decode([part for message in zip(*parts, strict=True) for part in message])
+        decoded = self._decoder.decode([part for message in zip(*parts, strict=True) for part in message])
         begin, size = 0, 0
         rows: list[tuple[Decoded, ...]] = []
         for message in zip(*[decoded] * len(parts), strict=True):

@@ -88,7 +88,7 @@ class TopicState:
 
 
 def plan_ranges(
-    topic: TopicState, read: ReadTopic | None, *, record_gaps: bool = False, anew: bool = False, remedy: str = ""
+    topic: TopicState, read: ReadTopic | None, *, record_gaps: bool = False, reset: bool = False, remedy: str = ""
 ) -> list[OffsetRange]:
     """Return the new ranges, by partition. In the first run, all partitions are returned, also with empty ranges.
 
@@ -96,7 +96,7 @@ def plan_ranges(
         topic: the state of the topic.
         read: how far it has been read; None in the first run.
         record_gaps: whether messages that expired unread are recorded; otherwise they are an error.
-        anew: whether a topic that was replaced by another, or truncated, is read from its beginning.
+        reset: whether a topic that was replaced by another, or truncated, is read from its beginning.
         remedy: how to start over, for error messages.
 
     Raises:
@@ -104,7 +104,7 @@ def plan_ranges(
     """
     label = f"topic {topic.name}"
     # Only if it was replaced or truncated, so that leaving the option on does not read the topic again in every run.
-    if read is not None and anew and _is_another(topic, read):
+    if read is not None and reset and _is_another(topic, read):
         # From the beginning, not from `begin`: nothing of this topic has been read.
         return [OffsetRange(partition=at, start=topic.first[at], end=topic.end[at]) for at in sorted(topic.end)]
     if read is None:
@@ -147,7 +147,7 @@ def gone_error(topic: str, remedy: str) -> KeyfoldError:
 
 
 def _advice(remedy: str) -> str:
-    return f"`--topic-anew` (in Dagster: topic_anew) reads it from its beginning as a new topic; or {remedy}"
+    return f"`--reset-topic` (in Dagster: reset_topic) reads it from its beginning as a new topic; or {remedy}"
 
 
 def lost_error(topic: str, lost: OffsetRange) -> KeyfoldError:

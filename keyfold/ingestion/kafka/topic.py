@@ -51,14 +51,14 @@ class KafkaTopic:
         start: where the first run begins: `earliest`, `latest`, or the first message from a time on. Partitions that are
             added later are always read from their beginning.
         on_gap: how to treat messages that expired unread: as an `error`, or as a row in quarantine (`record`).
-        anew: read a topic that was deleted and created again, or truncated, from its beginning.
+        reset: read a topic that was deleted and created again, or truncated, from its beginning.
         settings: settings of the connection; by default from the environment.
     """
 
     name: str
     start: Start = "earliest"
     on_gap: OnGap = "error"
-    anew: bool = False
+    reset: bool = False
     settings: KafkaSettings = field(default_factory=KafkaSettings.from_environment)
 
     def __post_init__(self) -> None:

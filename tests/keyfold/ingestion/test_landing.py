@@ -21,7 +21,7 @@ KAFKA = {"KEYFOLD_KAFKA_BOOTSTRAP": "127.0.0.1:9092", "KEYFOLD_KAFKA_TOPICS": "w
 def test_a_topic_of_the_deployment_goes_before_the_landing_folder_and_what_is_given_before_both():
     named = find_landing("weather", environment=KAFKA)
     assert isinstance(named, KafkaTopic)
-    assert (named.name, named.start, named.on_gap, named.anew) == ("w.obs", "earliest", "error", False)
+    assert (named.name, named.start, named.on_gap, named.reset) == ("w.obs", "earliest", "error", False)
     assert find_landing("sales", environment=KAFKA) is None
     assert find_landing("weather", "/data", environment=KAFKA) == Path("/data")
     given = find_landing("sales", "kafka://s", start="2026-01-01T01:00:00+01:00", on_gap="record", environment=KAFKA)
@@ -33,7 +33,7 @@ def test_a_topic_of_the_deployment_goes_before_the_landing_folder_and_what_is_gi
     ("given", "options", "told"),
     [
         ("/data", {"start": "latest"}, "go with a topic, as in kafka://rides; sales is read from /data"),
-        (None, {"anew": True}, "sales is read from its landing folder"),
+        (None, {"reset_topic": True}, "sales is read from its landing folder"),
         ("kafka://s", {"on_gap": "ignore"}, "on_gap is 'ignore': give one of error, record"),
         ("kafka://s", {"start": "noon"}, "noon"),
         ("kafka://a/b", {}, "the topic is 'a/b'"),

@@ -19,12 +19,12 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from fastavro import parse_schema, schemaless_writer
 from fastavro.utils import generate_many
 
-from keyfold.ingestion.kafka import registry
+from keyfold.ingestion.kafka import message_decoder
 from keyfold.ingestion.kafka.avro import decode_avro
 from keyfold.ingestion.kafka.decoded import Decoded
 from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.ingestion.kafka.message_columns import key_texts
-from keyfold.ingestion.kafka.registry import Registry
+from keyfold.ingestion.kafka.message_decoder import MessageDecoder
 from keyfold.ingestion.parsing import parse_messages
 from tests.keyfold.ingestion.kafka.hostile import AVRO, HOSTILE, KEYS, LONGEST, OTHERS, STREAM, varint
 
@@ -97,11 +97,13 @@ def valid(schema: Any, count: int) -> list[bytes]:
 
 
 @pytest.fixture
-def decoder(registered: Registered) -> Registry:
-    return Registry(SETTINGS, LONGEST)
+def decoder(registered: Registered) -> MessageDecoder:
+    return MessageDecoder(SETTINGS, LONGEST)
 
 
-def test_any_bytes_under_any_schema_are_an_event_or_a_fault_in_bounded_time(registered: Registered, decoder: Registry):
+def test_any_bytes_under_any_schema_are_an_event_or_a_fault_in_bounded_time(
+    registered: Registered, decoder: MessageDecoder
+):
     seeded, messages = random.Random(), list[bytes]()
     for name in registered.numbers:
         contents = [*HOSTILE, *(seeded.randbytes(seeded.randrange(40)) for _ in range(60))]
@@ -126,7 +128,7 @@ def test_any_bytes_under_any_schema_are_an_event_or_a_fault_in_bounded_time(regi
     assert max(registered.asked.values()) == 1
 
 
-def test_the_same_bytes_are_keys(registered: Registered, decoder: Registry):
+def test_the_same_bytes_are_keys(registered: Registered, decoder: MessageDecoder):
     keys = [registered.frame(name, content) for name in ("JSON", "a text", "a chain") for content in (*HOSTILE, *KEYS)]
     faults: dict[int, str] = {}
     texts = key_texts(keys, list(decoder.decode(keys)), faults)
@@ -144,7 +146,7 @@ def test_the_same_bytes_are_keys(registered: Registered, decoder: Registry):
 
 @pytest.mark.parametrize("name", ["a list of itself", "a chain", "a map of itself"])
 def test_a_recursive_message_is_read_to_a_depth_and_refused_beyond(
-    registered: Registered, decoder: Registry, name: str
+    registered: Registered, decoder: MessageDecoder, name: str
 ):
     depths = [0, 1, 10, 200, 5_000, 100_000]
     found = list(decoder.decode([registered.frame(name, NESTED[name](depth)) for depth in depths]))
@@ -184,7 +186,9 @@ NESTED = {
         ("long names", varint(200_000) + b"\1" * 200_000 + b"\0", "more than its stream's limit of 1,048,576"),
     ],
 )
-def test_what_cannot_be_read_says_why(registered: Registered, decoder: Registry, name: str, content: bytes, told: str):
+def test_what_cannot_be_read_says_why(
+    registered: Registered, decoder: MessageDecoder, name: str, content: bytes, told: str
+):
     began = time.monotonic()
     good = registered.frame("a text", varint(3) + b"ann")
     before, wrong, after = decoder.decode([good, registered.frame(name, content), good])
@@ -193,7 +197,7 @@ def test_what_cannot_be_read_says_why(registered: Registered, decoder: Registry,
     assert time.monotonic() - began < 30
 
 
-def test_a_schema_is_asked_for_once_also_one_that_there_is_not(registered: Registered, decoder: Registry):
+def test_a_schema_is_asked_for_once_also_one_that_there_is_not(registered: Registered, decoder: MessageDecoder):
     unknown = [b"\0" + number.to_bytes(4, "big") + b"x" for number in range(900, 905)] * 600
     found = list(decoder.decode([*unknown, registered.frame("a text", b"\2a")] * 2))
     assert Counter(one.fault for one in found) == Counter(
@@ -203,7 +207,7 @@ def test_a_schema_is_asked_for_once_also_one_that_there_is_not(registered: Regis
     assert set(registered.asked.values()) == {1}
 
 
-def test_decimals_are_exact_and_none_is_rounded_to_the_precision(registered: Registered, decoder: Registry):
+def test_decimals_are_exact_and_none_is_rounded_to_the_precision(registered: Registered, decoder: MessageDecoder):
     numbers = [0, 1, -1, 10**9 - 1, 10**12, -(2**1000)]
     contents = [number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True) for number in numbers]
     values = [varint(1) + varint(len(content)) + content + b"\0" for content in contents]
@@ -216,7 +220,7 @@ def test_decimals_are_exact_and_none_is_rounded_to_the_precision(registered: Reg
 
 def test_a_message_that_ends_its_decoder_is_found_and_the_others_are_read(registered, decoder, monkeypatch):
     """Whatever a library does to the process: here the work ends it at two messages."""
-    monkeypatch.setattr(registry, "decode_avro", ending)
+    monkeypatch.setattr(message_decoder, "decode_avro", ending)
     messages = [registered.frame("a text", varint(1) + bytes([65 + at % 26])) for at in range(3_000)]
     for at in (7, 2_500):
         messages[at] = registered.frame("a text", b"END")

@@ -113,20 +113,20 @@ def test_messages_that_are_gone_are_an_error_that_says_how_to_go_on():
 
 def test_a_topic_made_anew_is_refused_and_read_from_its_beginning_when_that_is_asked_for():
     read, now = ReadTopic(id="old", next={0: 5, 1: 9}), topic([0], [3], identity="new")
-    with pytest.raises(KeyfoldError, match=r"not the one that was read.*`--topic-anew`.*or rebuild it"):
+    with pytest.raises(KeyfoldError, match=r"not the one that was read.*`--reset-topic`.*or rebuild it"):
         plan_ranges(now, read, remedy="rebuild it")
-    ranges = plan_ranges(now, read, anew=True)
+    ranges = plan_ranges(now, read, reset=True)
     assert offsets(ranges) == [(0, 0), (0, 1), (0, 2)]
     after = read.after(share(ranges, "new"))
     assert after == ReadTopic(id="new", next={0: 3})
-    assert plan_ranges(now, after, anew=True) == []
+    assert plan_ranges(now, after, reset=True) == []
 
 
 def test_an_end_that_was_cut_off_is_refused():
     read = ReadTopic(id="a", next={0: 5})
     with pytest.raises(KeyfoldError, match=r"read up to offset 5, but now ends at 4"):
         plan_ranges(topic([0], [4]), read)
-    assert offsets(plan_ranges(topic([2], [4]), read, anew=True)) == [(0, 2), (0, 3)]
+    assert offsets(plan_ranges(topic([2], [4]), read, reset=True)) == [(0, 2), (0, 3)]
     with pytest.raises(KeyfoldError, match=r"partition 3, which was read before, no longer exists"):
         plan_ranges(topic([0], [9]), ReadTopic(id="a", next={0: 5, 3: 1}))
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
-from keyfold.ingestion.kafka.registry import Registry
+from keyfold.ingestion.kafka.message_decoder import MessageDecoder
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest
@@ -54,7 +54,7 @@ def client(monkeypatch):
 @pytest.fixture
 def decoded(client):
     """What is read of messages, each of which must have a value without a fault."""
-    registry = Registry(SETTINGS, LONGEST)
+    registry = MessageDecoder(SETTINGS, LONGEST)
 
     def decode(*values: Any) -> list[Any]:
         found = list(registry.decode(values))
@@ -122,7 +122,7 @@ def test_what_was_sent_with_a_json_schema_is_read(client, decoded):
 )
 def test_a_message_that_is_not_of_its_schema_is_told_and_the_others_are_read(client, changed, told):
     value = Avro(client, json.dumps(RIDE | {"fields": RIDE["fields"][:1]}))({"id": "a"}, VALUE)
-    wrong, right = Registry(SETTINGS, LONGEST).decode([changed(value), value])
+    wrong, right = MessageDecoder(SETTINGS, LONGEST).decode([changed(value), value])
     assert right == (b'{"id": "a"}', "")
     assert wrong.text is None
     assert told in wrong.fault

@@ -11,7 +11,7 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
-from keyfold.ingestion.kafka.registry import Registry
+from keyfold.ingestion.kafka.message_decoder import MessageDecoder
 from keyfold.sinks.encoding import encoder
 
 PLANTED = "planted-word"
@@ -53,7 +53,7 @@ def said(made: KafkaSettings) -> str:
     """What the source and the sink say, with their tracebacks."""
     texts = []
     for use in (
-        lambda: list(Registry(made, 99).decode([FRAMED])),
+        lambda: list(MessageDecoder(made, 99).decode([FRAMED])),
         lambda: encoder(made, "avro", "t", "rows", {}),
         lambda: encoder(made, "json-schema", "t", "rows", {}),
     ):
@@ -102,7 +102,7 @@ def test_an_address_that_is_none_is_refused_without_repeating_it(url: str):
 def test_settings_that_the_client_refuses_are_told_without_their_values():
     made = settings("http://127.0.0.1:9", **{"bearer.auth.token": PLANTED, "nonsense": PLANTED})
     with pytest.raises(KeyfoldError, match="client refuses its settings") as told:
-        Registry(made, 99)
+        MessageDecoder(made, 99)
     assert "planted" not in "".join(traceback.format_exception(told.value))
 
 

@@ -150,7 +150,7 @@ def test_a_topic_made_anew_is_refused_until_it_is_said_to_be_another(broker: Bro
     with pytest.raises(KeyfoldError, match=r"is not the one that was read before"):
         ingest(lakehouse, EVENTS, reading(broker, topic), runners=LOCAL)
     for _ in range(2):
-        check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic, anew=True), runners=LOCAL))
+        check_counts(lakehouse, ingest(lakehouse, EVENTS, reading(broker, topic, reset=True), runners=LOCAL))
         assert numbers(lakehouse) == [0, 1, 2, 10, 11, 12, 13, 14]
     # What was planned of the old one and never read is told.
     assert [(row["file"], row["line"]) for row in quarantine(lakehouse)] == [(f"kafka://{topic}/0", 3)]
