@@ -167,11 +167,21 @@ class IngestSummary:
             else "it was not read again; --reread-changed (in Dagster: reread_changed) does so for streams with an event id"
         )
         names = [f"{path} {change} after it was read; {remedy}" for path, change in self.changed.items()]
-        zone = (
-            f"{counted(self.without_zone, 'time')} had no zone and were taken for UTC: say in stream {self.stream} which zone is meant, "
-            "by format=FileFormat(zone='Europe/Berlin') or zone='UTC'"
-        )
-        return [*self.warnings, *[zone] * bool(self.without_zone), *in_few_lines(names, "files have changed")]
+        return [
+            *self.warnings,
+            *zone_warnings(self.stream, self.without_zone),
+            *in_few_lines(names, "files have changed"),
+        ]
+
+
+def zone_warnings(stream: str, count: int) -> list[str]:
+    """Return the warning of a number of times without a zone, if there are any."""
+    if not count:
+        return []
+    return [
+        f"{counted(count, 'time')} without a zone, taken for UTC: say in stream {stream} which zone is meant, by "
+        "format=FileFormat(zone='Europe/Berlin') or zone='UTC'"
+    ]
 
 
 def added(so_far: IngestSummary, run: IngestSummary) -> IngestSummary:

@@ -13,11 +13,13 @@ import typer
 from keyfold.cli.new.names import check_name
 from keyfold.cli.new.project_files import example_rows, job_of, project_files, stream_files, stream_of, write_files
 from keyfold.cli.new.sample import LARGEST, propose
-from keyfold.cli.terminal import report, usage_faults
+from keyfold.cli.terminal import report, usage_faults, warn
 from keyfold.errors import KeyfoldError
+from keyfold.ingestion.ingest_records import zone_warnings
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
 from keyfold.project import project_jobs, project_streams
 from keyfold.project_folder import project_folder
+from keyfold.stream import Stream
 
 Sample = typer.Option("--from", metavar="FILE", help="A sample of its files: CSV, JSON lines or Parquet, .gz too.")
 Time = Annotated[
@@ -90,8 +92,10 @@ def _write(
     """Write the files of the stream and its job with the others, and report them."""
     proposal = propose(sample, *chosen)
     texts = {**texts, **stream_files(name, proposal, command)}
-    accepted, reasons = _try(texts, name, sample)
+    stream = stream_of(texts, name)
+    accepted, reasons, without_zone = _try(stream, sample)
     write_files(root, texts)
+    warn(zone_warnings(name, without_zone))
     summary = {
         "stream": name,
         "job": job_of(name),
@@ -109,19 +113,23 @@ def _write(
     report(summary)
 
 
-def _try(texts: Mapping[Path, str], name: str, sample: Path) -> tuple[int, list[str]]:
-    """Parse the beginning of the sample with the stream; return how many rows it accepts, and why it rejects others.
+def _try(stream: Stream, sample: Path) -> tuple[int, list[str], int]:
+    """Parse the beginning of the sample with the stream.
+
+    Returns:
+        How many rows it accepts, why it rejects others, and how many times have no zone.
 
     Raises:
         KeyfoldError: it accepts none.
     """
-    accepted, reasons = 0, []
+    accepted, reasons, without_zone = 0, [], 0
     try:
-        for rows in islice(parse_file(stream_of(texts, name), sample, datetime.now(UTC)), 2):
+        for rows in islice(parse_file(stream, sample, datetime.now(UTC)), 2):
             accepted += rows.accepted.height
+            without_zone += rows.without_zone
             reasons += [f"line {reject.line}: {reject.reason}" for reject in rows.rejects]
     except UnreadableFileError as error:
         raise KeyfoldError(f"{sample}: {error}") from None
     if not accepted:
         raise KeyfoldError(f"{sample}: ingest would accept none of its rows; {'; '.join(reasons[:1])}")
-    return accepted, reasons
+    return accepted, reasons, without_zone

@@ -16,6 +16,7 @@ from keyfold.cli.new.names import bracketed, quoted
 from keyfold.cli.new.sample import Column, Proposal
 from keyfold.errors import KeyfoldError
 from keyfold.stream import INGESTED_AT, TIMESTAMP, FileFormat, Stream
+from keyfold.stream.source import ISO
 
 _TEMPLATES = Path(__file__).with_name("templates")
 # Not escaped for HTML: the templates are Python.
@@ -68,7 +69,7 @@ def stream_files(name: str, proposal: Proposal, command: str) -> dict[Path, str]
         command: the command that writes them.
     """
     read = proposal.read
-    sourced = [column for column in read if column.name != column.raw or column.time or column.json]
+    sourced = [column for column in read if column.name != column.raw or column.formats or column.json]
     is_arrival, has_times = (
         proposal.time == INGESTED_AT,
         any("TIMESTAMP" in _written(column.kind)[0] for column in read),
@@ -170,8 +171,14 @@ def _title(name: str) -> str:
 
 
 def _source(column: Column) -> str:
-    more = [f"time={quoted(column.time)}"] * bool(column.time) + ["json=True"] * column.json
+    more = _time(column.formats) + ["json=True"] * column.json
     return bracketed(f"{quoted(column.name)}: Source(", [quoted(column.raw), *more], "),", 8)
+
+
+def _time(formats: tuple[str, ...]) -> list[str]:
+    if len(formats) < 2:
+        return [f"time={quoted(name)}" for name in formats]
+    return [f"time=({', '.join(map(quoted, formats))})"]
 
 
 def _format(form: FileFormat) -> list[str]:
@@ -188,8 +195,9 @@ def _raw_value(column: Column) -> str:
     """Write an example of a raw value."""
     if column.json or column.kind is None:
         return "{}"
-    if not column.time:
+    if not column.formats or ISO in column.formats:
         return _written(column.kind)[1]
-    if "%" in column.time:
-        return quoted(pl.Series([_MOMENT]).dt.strftime(column.time).item())
-    return str(int(_MOMENT.timestamp()) * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[column.time])
+    [form] = column.formats
+    if "%" in form:
+        return quoted(pl.Series([_MOMENT]).dt.strftime(form).item())
+    return str(int(_MOMENT.timestamp()) * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[form])

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from keyfold.ingestion.parsing import UnreadableFileError
 from keyfold.ingestion.parsing.casting import cast_columns
 from keyfold.ingestion.parsing.time_formats import read_times
 from keyfold.stream import INGESTED_AT, TIMESTAMP, FileFormat
-from keyfold.stream.source import path_of
+from keyfold.stream.source import ISO, TIME_UNITS, path_of
+from keyfold.times import shifted
 
 ARRIVAL = "arrival"
 """Given instead of a column if events have no time of their own."""
@@ -29,6 +31,9 @@ _PRIVATE = re.compile(
 )
 _PERSON = re.compile("account|customer|patient|user")
 """Words for somebody: private, but not as the key, which is often a number, and would be masked on every page."""
+
+_NEAR = timedelta(days=3_650)
+"""Counts since 1970 beside times in ISO 8601 are of the unit by which they are as near to these."""
 
 LARGEST = 64 << 20
 """Bytes of a sample that is copied into a new project."""
@@ -43,7 +48,7 @@ class Column:
         raw: its name in the file, or its path.
         kind: its type; None if ingest cannot read it.
         values: its values in the sample.
-        time: the format of its times, as in `Source.time`; empty for ISO 8601.
+        formats: the formats of its times, as in `Source.time`; none for ISO 8601.
         json: whether it is kept as JSON text.
     """
 
@@ -51,7 +56,7 @@ class Column:
     raw: str
     kind: pa.DataType | None
     values: pl.Series
-    time: str = ""
+    formats: tuple[str, ...] = ()
     json: bool = False
 
     @property
@@ -172,7 +177,7 @@ def _timed(columns: dict[str, Column], text: str) -> Column:
     if not is_time:
         expected = f"as {form}" if form else f"as ISO 8601; name their format: --time '{column.raw}=FORMAT'"
         raise KeyfoldError(f"--time {text}: {column.raw} has no times {expected}")
-    return replace(column, kind=TIMESTAMP, time=form)
+    return replace(column, kind=TIMESTAMP, formats=(form,) if form else column.formats)
 
 
 def _sample(path: Path) -> Sample:
@@ -190,7 +195,9 @@ def _sample(path: Path) -> Sample:
 def _columns(rows: pl.DataFrame) -> Iterator[Column]:
     parts = list(_flat(rows))
     for name, (raw, values, json) in zip(column_names([raw for raw, _, _ in parts]), parts, strict=True):
-        yield Column(name, raw, pa.string() if json else _kind(values), values, json=json)
+        kind = pa.string() if json else _kind(values)
+        formats = _formats_beside_iso(values.drop_nulls()) if kind == pa.string() and values.dtype == pl.String else ()
+        yield Column(name, raw, TIMESTAMP if formats else kind, values, formats, json)
 
 
 def _flat(rows: pl.DataFrame) -> Iterator[tuple[str, pl.Series, bool]]:
@@ -231,6 +238,24 @@ def _kind_of_texts(texts: pl.Series) -> pa.DataType:
     if len(texts) and not _iso_times(texts).null_count():
         return TIMESTAMP
     return pa.date32() if len(texts) and not exact_cast(texts, pl.Date()).null_count() else pa.string()
+
+
+def _formats_beside_iso(texts: pl.Series) -> tuple[str, ...]:
+    """Return the formats of texts of which some are ISO 8601 and all others count from 1970 in one unit; none for other texts."""
+    times = _iso_times(texts)
+    counts = texts.filter(times.is_null())
+    if not 0 < len(counts) < len(texts):
+        return ()
+    earliest, latest = times.min(), times.max()
+    assert isinstance(earliest, datetime)  # noqa: S101 - some are times; this tells the type checker so
+    assert isinstance(latest, datetime)  # noqa: S101
+    units = [unit for unit in TIME_UNITS if _are_near(read_times(counts, [unit]), earliest, latest)]
+    # A number does not tell its unit, but the times beside it do, unless they are of about 1970.
+    return (ISO, *units) if len(units) == 1 else ()
+
+
+def _are_near(times: pl.Series, earliest: datetime, latest: datetime) -> bool:
+    return not times.null_count() and bool(times.is_between(shifted(earliest, -_NEAR), shifted(latest, _NEAR)).all())
 
 
 def _kind_of_lists(elements: pl.Series) -> pa.DataType | None:

@@ -175,7 +175,7 @@ def test_ingest_warns_of_times_without_a_zone_and_its_zone_is_not_changed_later(
 
     assert run("a.csv", "name,at\nx,2026-01-31T12:00:00Z\n") == []
     (warning,) = run("b.csv", "name,at\nx,2026-01-31T12:00:00\ny,2026-01-31T12:00:00Z\nz,2026-01-31 12:00\n")
-    assert warning.startswith("2 times had no zone and were taken for UTC")
+    assert warning.startswith("2 times without a zone, taken for UTC")
     assert "FileFormat(zone=" in warning
     assert run("c.csv", "name,at\nx,2026-01-31T12:00:00\n", zone="UTC") == []
     with pytest.raises(IncompatibleState, match="zone"):
