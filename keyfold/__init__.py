@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         parameter,
     )
     from keyfold.keyed.job.per_key import KeyAnswer, per_key
+    from keyfold.keyed.job.row_times import RowTimes
     from keyfold.keyed.job.state import State
     from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock, Step
     from keyfold.keyed.job.tables import Append, Upsert
@@ -92,6 +93,7 @@ __all__ = [
     "Project",
     "Replay",
     "ResponseCache",
+    "RowTimes",
     "Rule",
     "Runners",
     "Source",
@@ -176,6 +178,7 @@ _MODULES = {
         "KeyAnswer",
         "per_key",
     ),
+    "keyfold.keyed.job.row_times": ("RowTimes",),
     "keyfold.keyed.job.state": ("State",),
     "keyfold.keyed.job.step": (
         "Clock",

@@ -32,6 +32,7 @@ GROUPS = {
         "erase": "keyfold.cli.event_tools:erase",
         "correct": "keyfold.cli.event_tools:correct",
         "quarantine": "keyfold.cli.event_tools:quarantine",
+        "reprocess": "keyfold.cli.event_tools:reprocess",
         "backup": "keyfold.cli.whole_lakehouse:backup",
         "restore": "keyfold.cli.whole_lakehouse:restore",
     },

@@ -1,4 +1,4 @@
-"""`keyfold erase|correct|quarantine`: change events of a stream by hand, and compute the jobs again that read it."""
+"""`keyfold erase|correct|quarantine|reprocess`: change events of a stream by hand, and compute what jobs have made of events again."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,16 +7,19 @@ from typing import Annotated, Any
 import typer
 
 from keyfold.cli.options import given_pairs, look_up, one_of
-from keyfold.cli.state_tools import Who, Why, Yes, author_of, build_live_job, compared, following, working
-from keyfold.cli.terminal import report
+from keyfold.cli.state_tools import Job, Who, Why, Yes, author_of, build_live_job, compared, following, working
+from keyfold.cli.terminal import report, usage_faults
+from keyfold.errors import Misconfigured
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs, project_streams
 from keyfold.runs import event_changes
+from keyfold.runs import reprocess as reprocessing
 from keyfold.runs.changed_events import EventsChanged
 from keyfold.runs.jobs import run_summary
 from keyfold.stream import Stream
+from keyfold.times import parse_time
 
 StreamName = Annotated[str, typer.Argument(help=one_of("streams"))]
 
@@ -94,12 +97,53 @@ def quarantine(
     _report(changed, yes)
 
 
+def reprocess(
+    job: Job,
+    lakehouse: Lakehouse,
+    why: Why,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="ISO_TIME", help="Replace rows of this time and later: windows that begin then."),
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Replace rows before this time.")] = None,
+    who: Who = None,
+    yes: Yes = False,
+) -> None:
+    """Compute the rows of a span of event time again, with today's code, and replace them in one version of each table.
+
+    All events count that the job has read, also late ones. It is for windows, tops and joins; rows of other jobs depend on all of a key's past.
+    """
+    author = author_of(who, why)
+    with usage_faults():
+        span = parse_time("--since", since), parse_time("--until", until)
+        if span == (None, None):
+            raise Misconfigured(
+                "give --since, --until, or both; all rows are computed again by `keyfold run JOB --full-refresh`"
+            )
+    declared, jobs = build_live_job(lakehouse, job), _live_jobs(lakehouse)
+    with working(lakehouse, job) as work:
+        result = reprocessing.reprocess(lakehouse, declared, *span, author=author, jobs=jobs, yes=yes, **work)
+    report(
+        {"job": job, "since": result.since, "until": result.until, "batch": result.batch},
+        tables={name: compared(table.counts, table.rows) for name, table in result.tables.items()},
+        jobs=result.consumers,
+        refreshed=[run_summary(run) for run in result.runs],
+        warnings=result.warnings,
+        **following(yes),
+    )
+
+
+def _live_jobs(lakehouse: Lakehouse) -> list[KeyedJob]:
+    """Build the jobs of the project that have a live generation."""
+    names = [job for job in project_jobs() if live_generation_name(lakehouse, job) is not None]
+    return [build_live_job(lakehouse, job) for job in names]
+
+
 @contextmanager
 def _tool(lakehouse: Lakehouse, name: str) -> Iterator[tuple[tuple[Lakehouse, Stream, list[KeyedJob]], dict[str, Any]]]:
     """Yield what a tool works on, with all jobs that have a live generation, and its options."""
     declared = look_up("stream", name, project_streams())
-    names = [job for job in project_jobs() if live_generation_name(lakehouse, job) is not None]
-    jobs = [build_live_job(lakehouse, job) for job in names]
+    jobs = _live_jobs(lakehouse)
     with working(lakehouse, name) as work:
         yield (lakehouse, declared, jobs), work
 

@@ -57,7 +57,7 @@ class EventRewrite(Record):
     Attributes:
         id: names it.
         at: when it was decided.
-        kind: `corrected`, `quarantined` or `erased`.
+        kind: `corrected`, `quarantined` or `erased`; or `reprocessed`, which changes no stream, but rows of a job (`runs.reprocess`).
         audit: its entry in the audit, which may name events; None once it is written.
         rows: number of rows that change, by place.
         streams: the change of each stream.
@@ -74,6 +74,11 @@ class EventRewrite(Record):
     streams: dict[str, StreamChange]
     jobs: dict[str, tuple[str, ...]]
     forgets: bool = False
+
+    @property
+    def cause(self) -> str:
+        """Says what was changed, for messages."""
+        return f"events of {', '.join(self.streams)} were {self.kind}" if self.streams else f"its rows were {self.kind}"
 
     @property
     def is_applied(self) -> bool:

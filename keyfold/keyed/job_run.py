@@ -14,6 +14,8 @@ from datetime import datetime, timedelta
 from keyfold.journal.clock import LOOK_EVERY, read_clock
 from keyfold.keyed.execution.batches import Batches, OnBatch
 from keyfold.keyed.execution.damage import damage_diagnosed
+from keyfold.keyed.execution.filling import fill
+from keyfold.keyed.execution.generation_sources import Events
 from keyfold.keyed.execution.opening import OpenedGeneration, check_inputs_exist, generation_of_run
 from keyfold.keyed.generation.batch_records import ClockRecord, Counts
 from keyfold.keyed.generation.generations import Generation
@@ -106,6 +108,30 @@ def fill_beside(
         run = _Run(runners, lakehouse, job, generation_of_run(runners, lakehouse, job, mode), mode.name, options)
         run.to_the_end(RunBounds(options.max_bytes_per_batch, advance_to=mode.advance_to and in_utc(mode.advance_to)))
         return run.generation, run.summary()
+
+
+def fill_span(
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    live: Generation,
+    branch: str,
+    span: tuple[datetime | None, datetime | None],
+    options: RunOptions,
+    *,
+    runners: Runners,
+) -> Generation:
+    """Read a span of the events that the live generation has read into a branch, up to its watermark; the caller holds the job's lock.
+
+    Raises:
+        KeyfoldError: as `run_job`.
+    """
+    with damage_diagnosed(lakehouse, job):
+        source = Events(span)
+        filled = fill(runners, lakehouse, job, source, branch=branch, partitions=live.partitions).generation
+        run = _Run(runners, lakehouse, job, OpenedGeneration(filled), Replay.name, options)
+        as_of = live.journal.last_done()
+        run.to_the_end(RunBounds(options.max_bytes_per_batch, *span, watermark(live), as_of))
+        return filled
 
 
 def run_continuously(

@@ -39,7 +39,7 @@ def committed_batch(table: Place, application: str) -> int | None:
 
 def committed_digest(delta: DeltaTable, application: str) -> int | None:
     """Return the `digest_of` an application's newest batch in a table; None if the commit has none."""
-    return delta.transaction_version(_of_files(application))
+    return delta.transaction_version(of_files(application))
 
 
 def digest_of(files: Sequence[WrittenFile]) -> int:
@@ -49,7 +49,8 @@ def digest_of(files: Sequence[WrittenFile]) -> int:
     return int(checksum_of_bytes(names.encode()), 16) >> 1
 
 
-def _of_files(application: str) -> str:
+def of_files(application: str) -> str:
+    """Return the application whose numbers are the digests of another one's batches."""
     return f"{application}#files"
 
 
@@ -158,7 +159,7 @@ def commit_once(
     """
     # With no retries, Delta's library refuses any concurrent commit, also one that would not conflict.
     properties = CommitProperties(
-        app_transactions=[Transaction(application, batch), Transaction(_of_files(application), digest_of(files))],
+        app_transactions=[Transaction(application, batch), Transaction(of_files(application), digest_of(files))],
         max_commit_retries=0 if nobody_else else None,
     )
     read = delta.version()

@@ -142,6 +142,11 @@ def leaf_of(path: str) -> str | None:
     return name["leaf"] if name else None
 
 
+def is_staged(path: str) -> bool:
+    """Whether a file waits in `STAGED` for its rows to be merged."""
+    return PurePosixPath(path).parts[0] == STAGED
+
+
 _OWN_NAME = re.compile(r"part-(h(?P<leaf>[01]*)-)?[0-9a-f]{32}\.parquet")
 
 

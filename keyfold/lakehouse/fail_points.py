@@ -25,6 +25,7 @@ POINTS = (
     "commit: before",
     "commit: one table",
     "merge: rows written",
+    "replace: rows written",
     "commit: after",
     "generation: tables made",
     "generation: created",

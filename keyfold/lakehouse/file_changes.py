@@ -6,7 +6,7 @@ versions stay, until `forget`. Readers of the table's additions notice that rows
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from urllib.parse import unquote
 
 import polars as pl
@@ -16,8 +16,9 @@ from deltalake.transaction import AddAction, RemoveAction
 from pydantic import BaseModel, ConfigDict
 
 from keyfold.errors import Locked
-from keyfold.lakehouse.commits import add_action, commit_next, has_taken
-from keyfold.lakehouse.data_files import PathBelow, WrittenFile, write_data_file
+from keyfold.lakehouse.commits import add_action, commit_next, digest_of, has_taken, of_files
+from keyfold.lakehouse.data_files import PathBelow, WrittenFile, is_staged, write_data_file, write_rows
+from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.presence import named_files
 from keyfold.lakehouse.reading import scan_in_columns
 from keyfold.storage.lease import check_held
@@ -27,6 +28,7 @@ _ERASED = "keyfold.erased_rows"
 """The application whose number is that of the rows that are gone: it outlives the log's entries."""
 _CHANGES = "keyfold.changes"
 """The application whose number is that of the table's changes."""
+_TRIES = 100
 
 POSITION = ("#path", "#row")
 """Columns that tell where a row is: its file, and its number there."""
@@ -58,11 +60,8 @@ def rows_with_positions(table: Place, which: pl.Expr, columns: Collection[str]) 
     All files are asked at once: of most, the footer's statistics say that they have none of the rows.
     """
     delta = DeltaTable(str(table))
-    schema, paths = _schema(delta), list(named_files(delta))
-    counts = [scan_in_columns([table / path], schema).filter(which).select(pl.len()) for path in paths]
-    files = [path for path, count in zip(paths, pl.collect_all(counts), strict=True) if count.item()]
-    empty = pl.DataFrame(schema.empty_table()).with_columns(**_NOWHERE)
-    rows = (numbered_rows(delta, table, path).filter(which) for path in files)
+    empty = pl.DataFrame(_schema(delta).empty_table()).with_columns(**_NOWHERE)
+    rows = (numbered_rows(delta, table, path).filter(which) for path in files_with(table, which))
     return pl.concat([frame.select(*POSITION, *columns) for frame in (empty.lazy(), *rows)]).collect()
 
 
@@ -127,9 +126,6 @@ def commit_change(table: Place, change: FileChange) -> None:
         Locked: files of it are gone, since maintenance or another process has replaced them; the table was not changed.
         OSError: the disk is full or fails; the table was not changed.
     """
-    now = time.time_ns() // 1_000_000
-    actions: list[AddAction | RemoveAction] = [add_action(file) for file in change.added]
-    actions += [RemoveAction(path, True, now, size, {}) for path, size in change.removed.items()]
     while not has_taken(delta := DeltaTable(str(table)), _CHANGES, change.number):
         if not (
             named_files(delta).keys() >= change.removed.keys() and all((table / f.path).exists() for f in change.added)
@@ -141,8 +137,58 @@ def commit_change(table: Place, change: FileChange) -> None:
             app_transactions=[Transaction(_CHANGES, change.number), Transaction(_ERASED, total)], max_commit_retries=0
         )
         # If maintenance has committed, look at the table again.
-        if commit_next(delta, table, actions, properties):
+        if commit_next(delta, table, _actions(change), properties):
             return
+
+
+def files_with(table: Place, which: pl.Expr) -> list[str]:
+    """Return the files of a table with rows that match a condition. The footers of most say that they have none."""
+    delta = DeltaTable(str(table))
+    schema, paths = _schema(delta), list(named_files(delta))
+    counts = (scan_in_columns([table / path], schema).filter(which).select(pl.len()) for path in paths)
+    return [path for path, count in zip(paths, pl.collect_all(list(counts)), strict=True) if count.item()]
+
+
+def replace_rows(
+    table: Place, which: pl.Expr, files: Sequence[WrittenFile], application: str, batch: int, note: str
+) -> None:
+    """Replace the rows that match a condition by those of written files, in one commit, unless the table has the batch.
+
+    Files without such rows stay; others are written again without them.
+
+    Args:
+        table: an existing Delta table.
+        which: the condition; false for NULL.
+        files: files in its folder; also of rows that are staged, which are copied.
+        application, batch: as of `append_files`.
+        note: describes the change in the table's history.
+
+    Raises:
+        Locked: other processes commit to the table all the time; it was not changed.
+        OSError: the disk is full or fails; the table was not changed.
+    """
+    for _ in range(_TRIES):
+        if has_taken(delta := DeltaTable(str(table)), application, batch):
+            return
+        change = prepare_change(table, files_with(table, which), lambda rows: rows.filter(~which))
+        fail_point("replace: rows written")
+        schema = _schema(delta)
+        new = [
+            write_rows(scan_in_columns([table / file.path], schema), table, schema) if is_staged(file.path) else file
+            for file in files
+        ]
+        transactions = [Transaction(application, batch), Transaction(of_files(application), digest_of(files))]
+        properties = CommitProperties({"keyfold": note}, max_commit_retries=0, app_transactions=transactions)
+        # If maintenance has committed, look at the table again.
+        if commit_next(delta, table, _actions(change, new), properties):
+            return
+    raise Locked(f"{table}: not changed, since other processes commit to it all the time; run again")
+
+
+def _actions(change: FileChange, more: Sequence[WrittenFile] = ()) -> list[AddAction | RemoveAction]:
+    now = time.time_ns() // 1_000_000
+    actions: list[AddAction | RemoveAction] = [add_action(file) for file in (*change.added, *more)]
+    return [*actions, *(RemoveAction(path, True, now, size, {}) for path, size in change.removed.items())]
 
 
 def erased_rows(table: Place) -> int:

@@ -21,7 +21,7 @@ from keyfold.validation import declaration
 
 _Of = ParamSpec("_Of")
 
-_SET_BY_OPERATORS = frozenset({"lookups", "model", "build", "operator"})
+_SET_BY_OPERATORS = frozenset({"lookups", "model", "build", "operator", "row_times"})
 """Settings of `KeyedJob` that callers of an operator do not have."""
 
 _IN_SEVERAL_FORMS = {Stream, pa.Schema}

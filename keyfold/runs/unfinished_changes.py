@@ -43,8 +43,8 @@ def mode_of_run(lakehouse: Lakehouse, job: KeyedJob, mode: RunMode) -> RunMode:
         behind = jobs_behind(lakehouse, rewrite)
         if first := next((name for name in behind if name in job.producers), None):
             raise KeyfoldError(
-                f"job {job.name} reads tables of job {first}, which has to be computed again, since events of {', '.join(rewrite.streams)} "
-                f"were {rewrite.kind} by a call that was cut off: run it first, `{lakehouse.command('run', first)}`, or repeat the call"
+                f"job {job.name} reads tables of job {first}, which has to be computed again, since {rewrite.cause} "
+                f"by a call that was cut off: run it first, `{lakehouse.command('run', first)}`, or repeat the call"
             )
         if job.name in behind and isinstance(mode, Incremental):
             mode = FullRefresh(mode.advance_to)

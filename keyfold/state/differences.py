@@ -21,9 +21,10 @@ from keyfold.keyed.state_parts.folding import Layers
 from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.keyed.state_parts.part_reading import unreadable
 from keyfold.lakehouse import Lakehouse
+from keyfold.lakehouse.file_changes import files_with
 from keyfold.lakehouse.paths import is_table
 from keyfold.lakehouse.presence import named_files
-from keyfold.lakehouse.reading import scan_table
+from keyfold.lakehouse.reading import scan_files, scan_table
 from keyfold.state.making.sources import fitted, open_source, reading
 from keyfold.state.reading.state_rows import StateRows
 from keyfold.state.rows.lines import json_lines
@@ -126,8 +127,12 @@ class Difference:
         return first
 
 
-def diff_states(before: StateRows, after: StateRows) -> Difference:
+def diff_states(before: StateRows, after: StateRows, which: pl.Expr | None = None) -> Difference:
     """Compare two states: of two batches, two generations, a generation and a branch, or two jobs with the same key.
+
+    Args:
+        before, after: the states.
+        which: which rows of both; None for all.
 
     Raises:
         KeyfoldError: their keys have different columns.
@@ -141,6 +146,8 @@ def diff_states(before: StateRows, after: StateRows) -> Difference:
             f"{before.subject} has the key {', '.join(before.key)} and {after.subject} {', '.join(after.key)}: states with "
             "different keys cannot be compared"
         )
+    if which is not None:
+        return _diff(before.schema, before.key, _Matching(before, which), _Matching(after, which))
     if before.is_whole and after.is_whole and before.parts == after.parts and before.schema == after.schema:
         return _diff(before.schema, before.key, before, after, partial(_unshared, before, after))
     return _diff(before.schema, before.key, before, after)
@@ -170,11 +177,17 @@ def diff_with_table(state: StateRows, lakehouse: Lakehouse, table: str) -> Diffe
     return _diff(state.schema, state.key, state, _Table(f"table {table}", typed))
 
 
-def diff_tables(before: Place, after: Place, key: Sequence[str]) -> Difference:
-    """Compare two Delta tables by a key of which they may have several rows, or by all columns. A missing table counts as empty."""
+def diff_tables(before: Place, after: Place, key: Sequence[str], which: pl.Expr | None = None) -> Difference:
+    """Compare two Delta tables by a key of which they may have several rows, or by all columns. A missing table counts as empty.
+
+    Args:
+        before, after: the tables.
+        key: columns of the key.
+        which: which rows of both; None for all.
+    """
     there = [scan_table(place) for place in (before, after) if is_table(place)]
     none = there[0].clear() if there else pl.LazyFrame(schema=dict.fromkeys(key, pl.String()))
-    was, now = (_open(place, none) for place in (before, after))
+    was, now = (_open(place, none, which) for place in (before, after))
     both = [name for name, kind in was.kinds.items() if now.kinds.get(name) == kind and not kind.is_nested()]
     return _diff(none.collect().to_arrow().schema, [name for name in key if name in both] or both, was, now)
 
@@ -196,17 +209,48 @@ class _Table:
             return self.rows.filter(condition).collect(engine="streaming")
 
 
-def _open(table: Place, none: pl.LazyFrame) -> _Table:
+@dataclass(frozen=True)
+class _Matching:
+    """Some rows of a state that is compared."""
+
+    state: StateRows
+    which: pl.Expr
+
+    @property
+    def subject(self) -> str:
+        return self.state.subject
+
+    @property
+    def bytes(self) -> int:
+        return self.state.bytes
+
+    @property
+    def kinds(self) -> Mapping[str, pl.DataType]:
+        return self.state.kinds
+
+    def matching(self, condition: pl.Expr) -> pl.DataFrame:
+        return self.state.matching(condition & self.which)
+
+
+def _open(table: Place, none: pl.LazyFrame, which: pl.Expr | None) -> _Table:
     if not is_table(table):
         return _Table(str(table), none)
-    return _Table(str(table), scan_table(table), sum(named_files(DeltaTable(str(table))).values()))
+    sizes = named_files(DeltaTable(str(table)))
+    if which is None:
+        return _Table(str(table), scan_table(table), sum(sizes.values()))
+    files = files_with(table, which)
+    return _Table(
+        str(table),
+        scan_files(table, [table / path for path in files]).filter(which),
+        sum(sizes[path] for path in files),
+    )
 
 
 def _diff(
     schema: pa.Schema,
     key: Sequence[str],
-    before: StateRows | _Table,
-    after: StateRows | _Table,
+    before: "StateRows | _Table | _Matching",
+    after: "StateRows | _Table | _Matching",
     pieces: Callable[[], Iterator[Piece]] | None = None,
 ) -> Difference:
     columns = [name for name, kind in before.kinds.items() if after.kinds.get(name) == kind and name not in key]

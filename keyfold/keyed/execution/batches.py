@@ -6,6 +6,7 @@ After each batch the driver writes the commit record, and commits the job's tabl
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from keyfold.errors import KeyfoldError, StepFailed, error_in
@@ -17,7 +18,7 @@ from keyfold.keyed.execution.damage import BatchFailedError
 from keyfold.keyed.execution.operator import PartitionOperator, StepError
 from keyfold.keyed.execution.read import read_slices
 from keyfold.keyed.execution.work import WORKED, BatchResult, read_reports, work_on_partitions
-from keyfold.keyed.generation.batch_records import Counts, KeyedDone, KeyedPlan
+from keyfold.keyed.generation.batch_records import Counts, KeyedDone, KeyedPlan, Span
 from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation
 from keyfold.keyed.generation.manifests import by_file, files_of, write_manifests
 from keyfold.keyed.job.contract import KeyedJob
@@ -40,6 +41,19 @@ It is given the plan, the file of each state partition's manifest by label, and 
 """
 
 
+@dataclass(frozen=True)
+class Replacement:
+    """What a batch replaces in the tables, which no task has made.
+
+    Attributes:
+        span: the span of the rows that go.
+        files: the files with the rows in their place, by table.
+    """
+
+    span: Span
+    files: Mapping[str, list[WrittenFile]]
+
+
 class Batches:
     """Runs the batches that a generation's journal has planned: the work of keyed jobs (`BatchWork`).
 
@@ -48,6 +62,7 @@ class Batches:
         on_batch: is called after each batch.
         tasks: what the tasks of a batch do, where it is not to read events and call the job's step (`writing_state`).
         edited: what a batch of these tasks changes, if it is an edit.
+        replacement: what it replaces in the tables.
 
     Attributes:
         seconds: duration of each batch.
@@ -65,7 +80,9 @@ class Batches:
         on_batch: OnBatch | None = None,
         tasks: Tasks | None = None,
         edited: str = "",
+        replacement: Replacement | None = None,
     ) -> None:
+        self._replacement = replacement
         self._runners, self._lakehouse, self._job, self._generation = runners, lakehouse, job, generation
         self._on_batch, self._tasks, self._edited = on_batch, tasks or self._step, edited
         self._journal = generation.journal
@@ -98,13 +115,15 @@ class Batches:
         fail_point("work: before")
         worked = self._exchange(plan, files_of(before))
         fail_point("work: after")
-        worked.files = write_changes(job, generation, plan, worked.files)
+        replaced = self._replacement
+        worked.files = write_changes(job, generation, plan, dict(replaced.files) if replaced else worked.files)
         changed = {label: manifest for label, manifest in worked.manifests.items() if manifest is not None}
         manifests = write_manifests(generation.manifests, plan.batch, changed) if changed else ""
         fail_point("state: manifests written")
         self.runner = self._runners.reason(plan.bytes)
         seconds = time.monotonic() - began
-        return make_done(job, before, plan, worked, manifests, edited=self._edited, runner=self.runner, seconds=seconds)
+        changed = {"edited": self._edited, "replaced": replaced and replaced.span}
+        return make_done(job, before, plan, worked, manifests, **changed, runner=self.runner, seconds=seconds)
 
     def commit(self, record: KeyedDone) -> None:
         """Commit the tables of a batch, and remove what no later batch needs."""
@@ -149,6 +168,7 @@ def make_done(
     manifests: str,
     *,
     edited: str = "",
+    replaced: Span | None = None,
     runner: str,
     seconds: float,
 ) -> KeyedDone:
@@ -157,6 +177,7 @@ def make_done(
     Args:
         manifests: the file with the manifests of changed state partitions.
         edited: what an edit changed; empty for any other batch, and for one that was cut off.
+        replaced: the span whose rows it replaces.
         runner: which runner the batch had, and why.
         seconds: how long it took.
     """
@@ -168,10 +189,17 @@ def make_done(
     tables: dict[str, tuple[WrittenFile, ...]] = {
         table.name: tuple(worked.files[table.name]) for table in job.tables if table.name in worked.files
     }
-    rows = {table.name: sum(file.rows for file in tables.get(table.name, ())) for table in job.tables}
+    gone = replaced.tables if replaced else {}
+    # Of an upsert table, the rows that were written count.
+    rows = {
+        table.name: sum(file.rows for file in tables.get(table.name, ()))
+        - (gone.get(table.name, 0) if table.mode == "append" else 0)
+        for table in job.tables
+    }
     # Totals come from the previous record, and not from the tables: a repeated batch counts the same.
     totals += Counts(worked.report.events, rows, worked.report.open_change)
-    edited_events = worked.report.open_change if edited else 0
+    # Events that a replacement takes out of rows, or puts into them, are in the state before or after it.
+    edited_events = worked.report.open_change if edited and replaced is None else 0
     counted = worked.report.by_input or [0] * len(job.inputs)
     by_input = dict(zip(job.inputs, counted, strict=True)) if job.counts_inputs else {}
     written_before = before.written_events if before else plan.seed.written_events if plan.seed else 0
@@ -206,6 +234,7 @@ def make_done(
         rows=rows,
         open_change=worked.report.open_change,
         edited=edited or ("nothing, since it was cut off" if plan.edit else ""),
+        replaced=replaced,
         edited_events=(before.edited_events if before else 0) + edited_events,
         written_events=written_before + worked.report.written_events,
         total_events=totals.events + edited_events,

@@ -6,16 +6,19 @@ from datetime import datetime, timedelta
 import polars as pl
 from pyarrow import types
 
-from keyfold.keyed.generation.batch_records import KeyedDone, KeyedPlan
+from keyfold.errors import IncompatibleState
+from keyfold.keyed.generation.batch_records import KeyedDone, KeyedPlan, Span
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.row_times import within
 from keyfold.keyed.job.tables import CHANGE, CHANGED_AT, IS_NEW, OutputTable, before, name_of_changes
 from keyfold.keyed.rows.hashing import key_hash
 from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
 from keyfold.lakehouse.fail_points import fail_point
+from keyfold.lakehouse.file_changes import replace_rows
 from keyfold.lakehouse.files import files_below, remove_tree
 from keyfold.lakehouse.leaves import HashOf
 from keyfold.lakehouse.merging import merge_files, rows_before
@@ -33,11 +36,27 @@ def commit(runners: Runners, job: KeyedJob, generation: Generation, record: Keye
             fail_point("commit: one table")
         files, path = record.tables.get(table.name, ()), generation.table(table.name)
         application = f"{generation.identity}/{table.name}"
-        if table.mode == "append":
+        if record.replaced is not None and table.name in record.replaced.tables:
+            which = rows_of_span(job, table, record.replaced)
+            replace_rows(path, which, files, application, record.batch, record.replaced.note)
+        elif table.mode == "append":
             append_files(path, files, application, record.batch)
         else:
             merge_files(runners, path, files, table.key, application, record.batch, hash_of(table))
     fail_point("commit: after")
+
+
+def rows_of_span(job: KeyedJob, table: OutputTable, span: Span) -> pl.Expr:
+    """Return whether a row of a table belongs to a span, by the times that the job declares.
+
+    Raises:
+        IncompatibleState: the job does not say to which time a row of the table belongs.
+    """
+    if job.row_times is None or (time := job.row_times.of_table(table)) is None:
+        raise IncompatibleState(
+            f"job {job.name} does not say to which time a row of {table.name} belongs; let it do so (`row_times`), and run it again"
+        )
+    return within(time, span.since, span.until)
 
 
 def hash_of(table: OutputTable) -> HashOf | None:

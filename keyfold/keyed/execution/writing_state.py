@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.errors import IncompatibleState
-from keyfold.keyed.calling.slots import SLOT, Slots, key_groups_of, partition_labels, slots_of
+from keyfold.keyed.calling.slots import SLOT, Slots, distinct, key_groups_of, partition_labels, slots_of, union
 from keyfold.keyed.calling.step_call import count
 from keyfold.keyed.execution.batches import Tasks
 from keyfold.keyed.execution.blobs import Handover, blobs, cut_rows, partition_numbers, report_of
@@ -20,13 +20,16 @@ from keyfold.keyed.execution.operator import Emitted, PartitionResult
 from keyfold.keyed.execution.work import work_on_partitions
 from keyfold.keyed.generation.batch_records import KeyedPlan
 from keyfold.keyed.generation.generations import Generation
+from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.rows.codec import conform
+from keyfold.keyed.rows.codec import conform, empty
 from keyfold.keyed.state_parts.manifest import Manifest
+from keyfold.keyed.state_parts.part_reading import partition_reads
 from keyfold.keyed.state_parts.part_rows import SIZES
 from keyfold.keyed.state_parts.partition_state import PartitionState
 from keyfold.privacy import describe_error, errors_without_values
 from keyfold.runners.runner import OnBatches
+from keyfold.storage.place import Place
 
 ChangeRows = Callable[[pl.DataFrame], pl.DataFrame]
 """Makes rows of a job's state of other rows. Tasks call it with frames that have all rows of their keys, in any order."""
@@ -154,6 +157,54 @@ def changed_state(job: KeyedJob, generation: Generation, slots: Slots, change: C
         return read_slots, work_on_partitions(job, generation, manifests, edit)
 
     return tasks
+
+
+def replaced_state(job: KeyedJob, generation: Generation, source: Generation, which: pl.Expr) -> Tasks:
+    """Make the tasks of the batch that replaces rows of state by those of another generation with as many partitions.
+
+    Args:
+        which: which rows of either generation.
+    """
+    labels, splits, folder = partition_labels(generation.partitions), generation.splits, generation.parts
+    others = read_manifests(source.manifests, files_of(source.journal.last_done()))
+    source_folder = source.parts
+
+    def tasks(plan: KeyedPlan, manifests: Any, handover: Handover) -> tuple[OnBatches, OnBatches]:
+        batch = plan.batch
+
+        def read_others(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+            if batch * splits in numbers:
+                frames = (pl.DataFrame({"manifest": [others.get(label)]}, {"manifest": pl.Binary}) for label in labels)
+                yield blobs(labels, [0] * len(labels), [handover.pack(frame) for frame in frames])
+
+        def replace_rows(payloads: Sequence[tuple[int, Any]], before: Manifest | None) -> Emitted:
+            yield from ()
+            packed = handover.unpack(payloads[0][1])["manifest"].item()
+            new = _rows_of(job, source_folder, Manifest.unpack(packed) if packed else None, which)
+            old = _rows_of(job, folder, before, which)
+            slots = union(distinct(old[SLOT].to_numpy()), distinct(new[SLOT].to_numpy()))
+            if not slots.size:
+                return PartitionResult(report_of(0, 0, before), before)
+            state = PartitionState(job, folder, before, batch, SIZES)
+            rows = state.rows(slots)
+            after = pl.concat([rows.filter(~which), new.select(rows.columns)]).sort(SLOT, maintain_order=True)
+            open_change = count(after, job.state.events) - count(rows, job.state.events)
+            state.change(rows, after, after.clear(), open_change)
+            manifest = state.end()
+            dropped = tuple(sorted(before.files - manifest.files)) if before else ()
+            return PartitionResult(report_of(0, open_change, manifest), manifest if manifest.parts else None, dropped)
+
+        return read_others, work_on_partitions(job, generation, manifests, replace_rows)
+
+    return tasks
+
+
+def _rows_of(job: KeyedJob, folder: Place, manifest: Manifest | None, which: pl.Expr) -> pl.DataFrame:
+    """Return some rows of a partition's state, with their `SLOT`, sorted by it."""
+    none = empty(job.state.schema).with_columns(pl.Series(SLOT, [], pl.UInt64))
+    reads = () if manifest is None else partition_reads(manifest, folder)
+    return pl.concat([none, *(read().select(none.columns).filter(which) for read in reads)])
 
 
 def _sequence(payload: tuple[int, Any]) -> int:

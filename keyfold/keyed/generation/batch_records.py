@@ -120,6 +120,21 @@ class Seed(Record):
     written_events: int = 0
 
 
+class Span(Record):
+    """A span of event time, whose rows a batch replaces, and which event times of a row; see `job.row_times`.
+
+    Attributes:
+        since, until: bounds, the first inclusive and the second exclusive; None for no bound.
+        tables: the tables whose rows are replaced, each with the number of rows that go.
+        note: describes it.
+    """
+
+    since: datetime | None = None
+    until: datetime | None = None
+    tables: dict[str, int] = Field(default_factory=dict)
+    note: str = ""
+
+
 class KeyedPlan(Plan):
     """A batch of a keyed job: the rows of its inputs in a slice of event time, and its clock.
 
@@ -184,9 +199,10 @@ class KeyedDone(Done):
         arrivals: processing times of the last runs that brought events, to compute the usual gap between deliveries.
         events: events that reached a step in this batch.
         by_input: events of each input; also those that `events` does not count.
-        rows: rows that this batch wrote, by table.
+        rows: rows that this batch wrote, by table; less those that it replaced.
         open_change: growth of the number of events in open state.
         edited: what an edit changed; empty for any other batch.
+        replaced: the span whose rows this batch replaced; None for any other batch.
         edited_events: events that edits of the generation have added to its state so far, less those that they took out.
         written_events: events in rows of the generation's tables whose events count when they are written
             (`OutputTable.counts_written`).
@@ -209,6 +225,7 @@ class KeyedDone(Done):
     rows: dict[str, int]
     open_change: int = 0
     edited: str = ""
+    replaced: Span | None = None
     edited_events: int = 0
     written_events: int = 0
     total_events: int = 0

@@ -48,8 +48,32 @@ def check_job(job: "KeyedJob") -> None:
                     "has one type"
                 )
         _check_expression(f"{subject}: table {table.name}: events", table.events, table.schema)
+    _check_row_times(job)
     for name, expression in job.inputs.items():
         _check_expression(f"{subject}: input {name}: events", expression.events, expression.schema)
+
+
+def _check_row_times(job: "KeyedJob") -> None:
+    if (times := job.row_times) is None:
+        return
+    subject = f"job {job.name}: row_times"
+    for table in job.own_tables:
+        time, columns = times.of_table(table), ", ".join(times.of_rows[0].meta.root_names())
+        # Operators give several, of which a table may lack all.
+        if time is None and len(times.of_rows) == 1:
+            raise Misconfigured(
+                f"{subject}: {columns} is not in {'the key of ' if table.key else ''}table {table.name}; the time of a row must be, so "
+                "that a span of rows can be replaced"
+            )
+        _check_time(f"{subject}: of_rows, in table {table.name}", time, table.schema)
+    _check_time(f"{subject}: of_state", times.of_state, job.state.schema)
+    _check_time(f"{subject}: of_late", times.of_late, job.columns)
+
+
+def _check_time(subject: str, time: pl.Expr | None, schema: pa.Schema) -> None:
+    _check_expression(subject, time, schema)
+    if time is not None and (kind := type_of(time, pl.Schema(schema))) != pl.Datetime("us", "UTC"):
+        raise Misconfigured(f"{subject} is {kind}; it must be a time in UTC, such as a window's start")
 
 
 def _check_expression(subject: str, expression: pl.Expr | None, schema: pa.Schema) -> None:

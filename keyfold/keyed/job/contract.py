@@ -42,6 +42,7 @@ from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, Input, Source, as_input
 from keyfold.keyed.job.lookups import Lookup
 from keyfold.keyed.job.operator_call import OperatorCall
 from keyfold.keyed.job.parameters import OF_THE_ENGINE, JobParameters, changed_by
+from keyfold.keyed.job.row_times import RowTimes
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import BoundStep, StepFunction
 from keyfold.keyed.job.tables import OutputTable, changes_of, name_of_changes
@@ -71,6 +72,8 @@ class KeyedJob:
         contents: fingerprints, by name, of inputs of the job that are not parameters, such as the content of a file that a
             parameter names. Fixed for a generation, so that a changed file requires a refresh.
         description: one line that says what a row of the main table is.
+        row_times: to which time its rows belong, if they depend on the events around it alone; a span of them can be computed
+            again then (`keyfold reprocess`).
 
     Raises:
         Misconfigured: a column, a type or a name does not fit; names the job, the field, and what is there.
@@ -113,6 +116,7 @@ class KeyedJob:
     key_groups: int
     contents: Mapping[str, str]
     description: str
+    row_times: RowTimes | None
     lookups: Mapping[str, Lookup]
     model: type[BaseModel] | None = field(repr=False)
     build: Callable[[Any], "KeyedJob"] | None = field(repr=False, compare=False)
@@ -135,6 +139,7 @@ class KeyedJob:
         key_groups: int | None = None,
         contents: Mapping[str, str] | None = None,
         description: str = "",
+        row_times: RowTimes | None = None,
         lookups: Mapping[str, Lookup] | None = None,
         model: type[BaseModel] | None = None,
         build: Callable[[Any], "KeyedJob"] | None = None,
@@ -180,6 +185,9 @@ class KeyedJob:
         key_fields = [self.columns.field(column) for column in of_key]
         self._set(state=(state if isinstance(state, State) else State(state)).with_key(f"job {name}", key_fields))
         self._set(tables=self._all_tables([tables] if isinstance(tables, OutputTable) else tables))
+        if row_times is not None and row_times.of_late is None:
+            row_times = replace(row_times, of_late=pl.col(self.event_time))
+        self._set(row_times=row_times)
         # Computed on the driver; workers get it with the job.
         # The step gets the columns of lookups too, and an error of it may quote them.
         of_lookups = {name for lookup in self.lookups.values() for name in lookup.private}

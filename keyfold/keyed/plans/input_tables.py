@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from deltalake import DeltaTable
 
-from keyfold.errors import Damaged
+from keyfold.errors import Damaged, KeyfoldError
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
@@ -102,6 +102,21 @@ def changes_for(job: str, declared: Input, table: Place, position: Position | No
                 f"job {job}: rows of {declared.table} were changed or deleted after it had begun to read them ({error}), and "
                 f"results that they led to cannot be undone one by one; check that the event table is right, then {REMEDY}"
             ) from None
+
+
+def changes_until(job: str, declared: Input, table: Place, position: Position) -> Changes:
+    """Find the files of an input's table with the rows that it had at a position.
+
+    Raises:
+        KeyfoldError: as `changes_for`; or maintenance has written rows of both sides of the position to one file.
+    """
+    unread = {file.path for file in changes_for(job, declared, table, position).files}
+    there = changes_for(job, declared, table, None)
+    if unread - {file.path for file in there.files}:
+        raise KeyfoldError(
+            f"job {job} has not read all of {declared.table}, whose files were compacted since: run it first"
+        )
+    return Changes(there.position, tuple(file for file in there.files if file.path not in unread))
 
 
 def has_read(generation: Generation, declared: Input, table: Place, files: Collection[str]) -> bool:

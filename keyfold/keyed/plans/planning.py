@@ -18,7 +18,7 @@ from keyfold.keyed.plans.event_time import (
     newest_times,
     waits_for_others,
 )
-from keyfold.keyed.plans.input_tables import changes_for
+from keyfold.keyed.plans.input_tables import changes_for, changes_until
 from keyfold.keyed.plans.slices import Slice, cut, cuts_through
 from keyfold.lakehouse.log_changes import Changes
 from keyfold.lakehouse.positions import Position
@@ -40,12 +40,14 @@ class RunBounds:
         max_bytes: bytes of event files in a batch, at most.
         since, until: the span of event time that it reads.
         advance_to: the watermark after the new events, at least.
+        as_of: reads no row that another generation had not read at the end of this batch, and goes no further in event time.
     """
 
     max_bytes: int
     since: datetime | None = None
     until: datetime | None = None
     advance_to: datetime | None = None
+    as_of: KeyedDone | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def plan_run(
     known = [one.processing_time for one in (clock, done) if one is not None and one.processing_time is not None]
     reading, jump = ignore_jumps(clock.reading if clock else None, now, max(known, default=None))
     processing_time = max([reading.time, *known])
-    changes = _changes(job, tables, done)
+    changes = _changes(job, tables, done, wanted.as_of)
     before = EventTime(job, done, clock, processing_time, produced)
     files = [replace(file, input=name) for name, one in job.inputs.items() for file in changes[one.table].files]
     slices = cut(files, wanted.max_bytes, micros(before.watermark), *_span(wanted))
@@ -118,6 +120,8 @@ def plan_run(
     span = BoundsOfTime(wanted.until, wanted.advance_to)
     newest = _newest_times(job, tables, filled)
     clocks = before.through(filled, newest, span) if filled else before.tick(span)
+    if wanted.advance_to is not None and wanted.as_of is not None:
+        clocks = [_no_later(at, wanted.advance_to) for at in clocks]
     final = clocks[-1]
     for name, one in newest.items():
         declared = job.inputs[name]
@@ -136,13 +140,27 @@ def plan_run(
     return PlannedRun(plans, reached, positions, tuple(warning for warning in warnings if warning))
 
 
-def _changes(job: KeyedJob, tables: Mapping[str, Place], done: KeyedDone | None) -> dict[str, Changes]:
+def _changes(
+    job: KeyedJob, tables: Mapping[str, Place], done: KeyedDone | None, as_of: KeyedDone | None
+) -> dict[str, Changes]:
     """Find the new files of each table, once per table: two inputs of the same table must read the same version."""
-    positions = done.positions if done else {}
-    return {
-        one.table: changes_for(job.name, one, tables[one.table], positions.get(one.table))
-        for one in {one.table: one for one in job.inputs.values()}.values()
+    positions, inputs = done.positions if done else {}, {input_.table: input_ for input_ in job.inputs.values()}
+    if as_of is not None:
+        return {
+            name: changes_until(job.name, input_, tables[name], as_of.positions[name])
+            for name, input_ in inputs.items()
+        }
+    return {name: changes_for(job.name, input_, tables[name], positions.get(name)) for name, input_ in inputs.items()}
+
+
+def _no_later(instant: Instant, watermark: datetime) -> Instant:
+    """Return a clock that goes no further than a watermark."""
+    clock = instant.clock
+    times = {
+        "previous_watermark": min(clock.previous_watermark, watermark),
+        "watermark": min(clock.watermark, watermark),
     }
+    return replace(instant, clock=clock.model_copy(update=times))
 
 
 def _newest_times(job: KeyedJob, tables: Mapping[str, Place], filled: Sequence[Slice]) -> dict[str, NewestTimes]:

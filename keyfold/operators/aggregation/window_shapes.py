@@ -84,6 +84,10 @@ class Calendar:
         """Return the end of the period with a start."""
         return self._begin(self._first_day(start).dt.offset_by(_PERIODS[self.period]))
 
+    def start_of(self, end: pl.Expr) -> pl.Expr:
+        """Return the start of the period with an end."""
+        return self.start(end - timedelta(microseconds=1))
+
     def next_end(self, start: pl.Expr, watermark: pl.Expr) -> pl.Expr:
         """Return the end of the period with a start, as `Spans.next_end`."""
         return self.end(start)
@@ -127,6 +131,10 @@ class Spans:
     def end(self, start: pl.Expr) -> pl.Expr:
         """Return the end of the last window of the pane with a start."""
         return start + self.length
+
+    def start_of(self, end: pl.Expr) -> pl.Expr:
+        """Return the start of the window with an end."""
+        return end - self.length
 
     def next_end(self, start: pl.Expr, watermark: pl.Expr) -> pl.Expr:
         """Return the end of the first window of a pane that the watermark has not reached."""

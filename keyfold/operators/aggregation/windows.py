@@ -11,6 +11,7 @@ from keyfold.columns import column, passed_on
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Source, as_input
+from keyfold.keyed.job.row_times import RowTimes
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE
 from keyfold.keyed.job.tables import Append, OutputTable, Upsert
@@ -171,6 +172,11 @@ def windows(
     source = counting_input(source, sums.counted, derive=derived, columns=columns, combine=windows_of.combine)
     state = State(pa.schema([*fields, start, *sums.fields, deadline]), events=in_state)
     tables = _tables(table, groups, counted, lateness, ranks)
+    settings["row_times"] = RowTimes(
+        # An event counts in the last of its windows, which begins with its pane.
+        (pl.col(WINDOW_START), shape.start_of(pl.col(WINDOW_END))), pl.col(pane), pl.col(pane), periods=shape,
+        lateness=allowed_lateness or timedelta(0),
+    )  # fmt: skip
     return step_job(name, source, key or (pane,), state, windows_of.step, tables, settings)
 
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import EVENT_TIME
+from keyfold.keyed.job.row_times import RowTimes
 from keyfold.keyed.job.step import DEADLINE, Clock
 from keyfold.operators.joins.sides import Side, sides_of
 from keyfold.operators.joins.two_inputs import Matches, join_job
@@ -78,7 +79,9 @@ def as_of_join(
     values = [column for column in sides.right[1].schema.names if column not in (*sides.key, sides.right[1].event_time)]
     rule = partial(_matches, sides.key, values, within)
     # Only left rows are conserved: versions replace each other, and are in no output row of their own.
-    return join_job(name, sides, how, rule, settings, writes_left_once=how == "left")
+    # Versions wait in state until they are superseded, or too old.
+    times = RowTimes(sides.time(how), pl.col(EVENT_TIME), pl.col(EVENT_TIME), before=within, lateness=within)
+    return join_job(name, sides, how, rule, settings, times, writes_left_once=how == "left")
 
 
 def _matches(

@@ -11,6 +11,7 @@ import polars as pl
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import EVENT_TIME
+from keyfold.keyed.job.row_times import RowTimes
 from keyfold.keyed.job.step import DEADLINE, Clock
 from keyfold.operators.joins.sides import How, Side, sides_of
 from keyfold.operators.joins.two_inputs import IS_NEW, Matches, join_job
@@ -77,7 +78,10 @@ def interval_join(
     if earliest > latest:
         raise Misconfigured(f"job {name}: earliest ({earliest}) is after latest ({latest}), so nothing would match")
     sides = sides_of(name, key, left, right, how)
-    return join_job(name, sides, how, partial(_matches, sides.key, earliest, latest), settings)
+    # A row without a match depends on all rows of the other side that might match it, whichever side it is of.
+    before, after = (max(bound, timedelta(0)) for bound in (max(-earliest, latest), max(latest, -earliest)))
+    times = RowTimes(sides.time(how), pl.col(EVENT_TIME), pl.col(EVENT_TIME), before, after)
+    return join_job(name, sides, how, partial(_matches, sides.key, earliest, latest), settings, times)
 
 
 def _span(place: str, span: timedelta | str) -> timedelta:

@@ -11,6 +11,7 @@ from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.lookups import Lookup
+from keyfold.keyed.job.row_times import RowTimes
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import Clock, Step
 from keyfold.keyed.job.tables import Append
@@ -90,4 +91,7 @@ def lookup_join(
     read = replace(input_, conserved=how == "left", final_at=STEP_DECIDES)
     state = State(pa.schema([input_.schema.field(column) for column in table.key]), events=pl.lit(0))
     written = Append(output, events=pl.len() if how == "left" else pl.lit(0))
-    return KeyedJob(name, {input_name: read, lookup_name: table}, table.key, state, step, written, **settings)
+    times = RowTimes(read.event_time)
+    return KeyedJob(
+        name, {input_name: read, lookup_name: table}, table.key, state, step, written, row_times=times, **settings
+    )

@@ -56,6 +56,11 @@ class Sides:
         rows = [tagged(self.inputs, name, events[name], types) for name in self.inputs]
         return pl.concat(rows).with_columns(matched=pl.lit(value=False))
 
+    def time(self, how: How | Semi) -> pl.Expr:
+        """Return the event time of rows of the join: that of the left row, or of a right row without a match."""
+        sides = (self.left, self.right) if how == "outer" else (self.left,)
+        return pl.coalesce(pl.col(input_.event_time) for _, input_ in sides)
+
     def side(self, rows: pl.DataFrame, side: Named) -> pl.DataFrame:
         """Return the rows of one side."""
         return rows.filter(pl.col(INPUT) == side[0])

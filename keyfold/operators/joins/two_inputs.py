@@ -14,6 +14,7 @@ import polars as pl
 
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import EVENT_TIME, INPUT, STEP_DECIDES
+from keyfold.keyed.job.row_times import RowTimes
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.step import DEADLINE, Clock, InOneCall, Step
 from keyfold.keyed.job.tables import Append
@@ -42,7 +43,14 @@ Rule = Callable[[pl.DataFrame, pl.DataFrame, Clock], Matches]
 
 
 def join_job(
-    name: str, sides: Sides, how: How | Semi, rule: Rule, settings: Mapping[str, Any], *, writes_left_once: bool = False
+    name: str,
+    sides: Sides,
+    how: How | Semi,
+    rule: Rule,
+    settings: Mapping[str, Any],
+    row_times: RowTimes,
+    *,
+    writes_left_once: bool = False,
 ) -> KeyedJob:
     """Make the job of a join.
 
@@ -52,6 +60,7 @@ def join_job(
         how: which rows it writes besides matches.
         rule: which rows match.
         settings: other arguments of `KeyedJob`.
+        row_times: the times of its rows.
         writes_left_once: whether each left row is in one row of the output, so that left events can be counted there. Else rows
             may match any number of others.
     """
@@ -62,7 +71,8 @@ def join_job(
     waiting = (pl.col(INPUT) == left).sum().cast(pl.Int64) if left else pl.lit(0)
     table = Append(sides.output, events=pl.len() if left else pl.lit(0))
     step = InOneCall(_Join(sides, how, rule).step)
-    return KeyedJob(name, inputs, sides.key, State(sides.state, events=waiting), step, table, **settings)
+    state = State(sides.state, events=waiting)
+    return KeyedJob(name, inputs, sides.key, state, step, table, row_times=row_times, **settings)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ import polars as pl
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import EVENT_TIME
+from keyfold.keyed.job.row_times import RowTimes
 from keyfold.keyed.job.step import DEADLINE, Clock
+from keyfold.operators.aggregation.window_shapes import Spans
 from keyfold.operators.joins.sides import How, Semi, Side, sides_of
 from keyfold.operators.joins.two_inputs import Matches, join_job
 from keyfold.operators.signatures import operator
@@ -45,7 +47,9 @@ def window_join(
     if length <= timedelta(0):
         raise Misconfigured(f"job {name}: length is {length}; it must be positive, such as 1h")
     sides = sides_of(name, key, left, right, how)
-    return join_job(name, sides, how, partial(_matches, sides.key, length, how), settings)
+    of_event, of_row = (time.dt.truncate(length) for time in (pl.col(EVENT_TIME), sides.time(how)))
+    times = RowTimes(of_row, of_event, of_event, periods=Spans(length, length))
+    return join_job(name, sides, how, partial(_matches, sides.key, length, how), settings, times)
 
 
 def _matches(

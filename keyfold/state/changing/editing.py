@@ -95,7 +95,7 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, yes: bool = F
             "corrected" if edit.corrections else "removed",
             before.select(job.key).unique(maintain_order=True),
         )
-        plan = _plan(
+        plan = plan_of_edit(
             live, last.batch, f"{counted(changed.height, 'key')} {text} by {edit.author.who}: {edit.author.why}"
         )
         # In place of an edit that was cut off, which has changed nothing.
@@ -111,8 +111,8 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, yes: bool = F
     return Edited(job.name, plan.batch, before, after)
 
 
-def _plan(live: Generation, last: int, edit: str) -> KeyedPlan:
-    """Return the plan of an edit after the last batch: it stands where that batch has come to."""
+def plan_of_edit(live: Generation, last: int, edit: str) -> KeyedPlan:
+    """Return the plan of an edit after the last batch, which reads no events: it stands where that batch has come to."""
     before = live.journal.plan(last)
     if before is None:
         raise Damaged(f"job {live.record.job}, {live.name}: the plan of batch {last} is gone; restore it from a backup")

@@ -16,6 +16,7 @@ from keyfold import (
     JobParameters,
     KeyedJob,
     Lookup,
+    RowTimes,
     Rule,
     Source,
     State,
@@ -297,6 +298,7 @@ PARTS = [
             "key_groups": Changed(8),
             "contents": Changed({"file": "b"}, {"contents": {"file": "a"}}),
             "description": Changed("Rides", kind="not of a job"),
+            "row_times": Changed(RowTimes("at"), {"tables": Append([*TOTAL, ("at", pl.Datetime("us", "UTC"))])}, kind="not of a job"),
             "lookups": Changed({"people": Lookup(**_LOOKUP)}),
             # How a job is built and by what: what it declares then is what counts.
             "model": Changed(Sized, kind="not of a job"),
