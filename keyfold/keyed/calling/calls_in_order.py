@@ -97,11 +97,11 @@ class _Calls:
                 self._active, self._waiting = pl.concat([self._active, *self._waiting]), []
             rows = self._taken(call)
             called, after, timers = self._called(call, rows)
-            while (fewer := phases.divided(call, timers)) is not None:
-                call = fewer
-                called, after, timers = self._called(call, rows)
-            phases.done(call, timers)
-            self._add(call, called)
+            if phases.divide(call, timers):
+                after = rows
+            else:
+                phases.done(call, timers)
+                self._add(call, called)
             self._sort(after, phases)
 
     def in_one_call(self) -> None:

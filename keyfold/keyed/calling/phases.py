@@ -133,8 +133,10 @@ class Phases:
         keys = keys[is_called]
         return Call(keys, self._next[keys], self._until[keys], point)
 
-    def divided(self, call: Call, timers: Timers) -> Call | None:
-        """Return the call with fewer events, for keys to which some of them have brought a deadline before others; None if none.
+    def divide(self, call: Call, timers: Timers) -> bool:
+        """Give fewer events to keys of a call to which some of these have brought a deadline before others.
+
+        Returns whether there is such a key: the call was for nothing then, and the next one takes its place.
 
         Args:
             call: a call.
@@ -142,16 +144,22 @@ class Phases:
         """
         (several,) = np.nonzero(call.end - call.first > 1)
         if not several.size:
-            return None
+            return False
         keys, first, last = call.keys[several], self._times[call.first[several]], self._times[call.end[several] - 1]
-        deadline = _least(timers.owners, timers.deadlines, self._fired[call.keys])[0][several]
+        # One that has had its call counts, too: a step may look for rows that are due at each of its calls.
+        deadline = _least(timers.owners, timers.deadlines, np.full(call.keys.size, _ALWAYS))[0][several]
         is_passed = (first < last) & (deadline <= self._span.watermark_before(last))
         if not is_passed.any():
-            return None
+            return False
         keys, first, deadline = keys[is_passed], first[is_passed], deadline[is_passed]
-        self._until[keys] = self._first_after(keys, np.maximum(deadline + self._span.delay, first))
+        # What is due at the batch's start is due after the first instant of events already.
+        up_to = np.where(deadline <= self._span.start, first, deadline + self._span.delay)
+        until = self._first_after(keys, np.maximum(up_to, first))
+        watermark = self._span.watermark_at(self._times[until - 1])
+        self._until[keys] = until
+        self._last[keys] = np.maximum(self._since[keys], np.minimum(self._last[keys], watermark))
         self._was_divided[keys] = True
-        return call._replace(end=self._until[call.keys])
+        return True
 
     def done(self, call: Call, timers: Timers) -> None:
         """Plan the next phase of the keys of a call.

@@ -1,7 +1,7 @@
 """What the jobs of the contract must come to, by plain Python over all of the clicks."""
 
 from collections import Counter, defaultdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
@@ -77,33 +77,34 @@ class Notes:
 
     def take(self, came: Clicks, before: datetime | None, after: datetime) -> None:
         by_user = defaultdict(list)
+        start = datetime.min.replace(tzinfo=UTC) if before is None else before
         # Those behind the watermark come together, as of the watermark.
-        for user, at in sorted(came, key=lambda one: one[1]):
-            by_user[user].append((at if before is None else max(at, before), at))
+        for user, at in sorted(came, key=lambda click: click[1]):
+            by_user[user].append((max(at, start), at))
         for user in {*self.state, *by_user}:
-            fired = None
-            for moment, together in groupby(by_user[user], key=lambda one: one[0]):
-                reached = min(moment - self.delay - timedelta(microseconds=1), after)
-                fired = self.fire(user, fired, reached if before is None else max(reached, before))
-                self.give_out_many(user, fired)
+            fired: datetime | None = None
+            for moment, together in groupby(by_user[user], key=lambda moment_and_time: moment_and_time[0]):
+                watermark = max(min(moment - self.delay - timedelta(microseconds=1), after), start)
+                fired = self.fire(user, fired, start, watermark)
+                self.give_out_many(user, start if fired is None else max(fired, start))
                 for _, at in together:
                     self.click(user, at)
-            self.fire(user, fired, after)
+            self.fire(user, fired, start, after)
         self.state = {user: rows for user, rows in self.state.items() if rows}
 
-    def fire(self, user: str, fired: datetime | None, until: datetime) -> datetime | None:
+    def fire(self, user: str, fired: datetime | None, start: datetime, until: datetime) -> datetime | None:
+        """Call for each deadline until a watermark, one after the other, at none that is before the start; returns the last."""
         while due := [
             deadline
             for _, deadline in self.state.get(user, [])
             if deadline is not None and deadline <= until and (fired is None or deadline > fired)
         ]:
             fired = min(due)
-            self.give_out_many(user, fired)
+            self.give_out_many(user, max(fired, start))
         return fired
 
-    def give_out_many(self, user: str, watermark: datetime | None) -> None:
-        rows = self.state.get(user, [])
-        due = [deadline for _, deadline in rows if deadline is not None and watermark and deadline <= watermark]
+    def give_out_many(self, user: str, watermark: datetime) -> None:
+        due = [deadline for _, deadline in self.state.get(user, []) if deadline is not None and deadline <= watermark]
         if len(due) > 2:
             self.give_out(user)
 
