@@ -99,8 +99,8 @@ class Notes:
             for _, deadline in self.state.get(user, [])
             if deadline is not None and deadline <= until and (fired is None or deadline > fired)
         ]:
-            fired = min(due)
-            self.give_out_many(user, max(fired, start))
+            fired = earliest = min(due)
+            self.give_out_many(user, max(earliest, start))
         return fired
 
     def give_out_many(self, user: str, watermark: datetime) -> None:
