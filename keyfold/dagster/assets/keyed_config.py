@@ -5,7 +5,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, SecretBytes, SecretStr, create_model
 from pydantic.fields import FieldInfo
 
 from keyfold.errors import Misconfigured
@@ -74,10 +74,18 @@ def live_values(job: KeyedJob) -> dict[str, dg.MetadataValue]:
     shown = {
         name
         for name, field in job.parameter_fields.items()
-        if str not in (field.annotation, *get_args(field.annotation)) and not is_path(field)
+        if not _holds_open_text(field.annotation) and not is_path(field)
     }
     values = {name: value for name, value in job.parameters.items() if name in shown}
     return {"parameters": dg.MetadataValue.json(values)} if values else {}
+
+
+def _holds_open_text(annotation: Any) -> bool:
+    """Return whether values of a type may be or hold a text that is none of a few."""
+    if get_origin(annotation) is Literal:
+        return False
+    texts = (str, bytes, SecretStr, SecretBytes, Any)
+    return annotation in texts or any(_holds_open_text(part) for part in get_args(annotation))
 
 
 def _type(field: FieldInfo) -> Any:

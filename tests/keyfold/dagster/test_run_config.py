@@ -1,15 +1,20 @@
 """What a run config may say: none of it names a command, a class, a path or a variable."""
 
-from typing import Any
+from datetime import timedelta
+from typing import Annotated, Any, Literal
 
 import dagster as dg
 import pytest
 from dagster._config import ConfigTypeKind
+from pydantic import SecretStr, StringConstraints
 
 from dagster_project.definitions import defs
+from keyfold import Duration, JobParameters, KeyedJob, with_parameters
 from keyfold.dagster import Keyfold, KeyfoldResource
+from keyfold.dagster.assets.keyed_config import live_values
 from keyfold.keyed.job.parameters import is_path
 from spark_jobs.jobs.registry import JOBS
+from tests.keyfold.keyed.toy_jobs import windows
 
 EVERYTHING = defs.get_repository_def().get_all_jobs()
 
@@ -72,6 +77,26 @@ def test_the_geofences_of_a_run_are_the_environment_s(monkeypatch):
     assert fleet().model_dump()["geofences"] == ""
     monkeypatch.setenv("KEYFOLD_GEOFENCES", "yards.geojson")
     assert fleet().model_dump()["geofences"] == "yards.geojson"
+
+
+class _Options(JobParameters):
+    count: int = 1
+    gap: Duration = timedelta(minutes=30)
+    level: Literal["low", "high"] | None = "low"
+    note: str = "s3cret"
+    optional: str | None = "s3cret"
+    constrained: Annotated[str, StringConstraints(min_length=1)] | None = "s3cret"
+    several: tuple[str, ...] = ("s3cret",)
+    masked: SecretStr = SecretStr("s3cret")
+
+
+def test_a_job_s_page_shows_its_live_parameters_but_no_text_that_its_author_leaves_open():
+    def build(parameters: _Options) -> KeyedJob:
+        """Clicks of each user."""
+        return windows()
+
+    shown = live_values(with_parameters(build))["parameters"]
+    assert shown.value == {"count": 1, "gap": "PT30M", "key_groups": 4, "level": "low", "time": "event"}
 
 
 def test_a_run_may_say_where_its_work_is_done(tmp_path):
