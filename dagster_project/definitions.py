@@ -6,9 +6,14 @@ from dagster_project.project import PROJECT
 from keyfold import import_modules
 from keyfold.dagster import KeyfoldResource, alert_sensors
 
+EVERYTHING = dg.define_asset_job(
+    "everything", dg.AssetSelection.all(), description="Reads what is new in all streams; runs and checks all jobs."
+)
+
 defs = dg.Definitions.merge(
     *(module.GROUP for module in import_modules(PROJECT.groups_in) if hasattr(module, "GROUP")),
     dg.Definitions(
+        jobs=[EVERYTHING],
         sensors=alert_sensors(),
         resources={
             "keyfold": KeyfoldResource.from_environment(),

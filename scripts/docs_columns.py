@@ -2,13 +2,12 @@
 """Regenerate the tables of columns and the sections of jobs in the pages from their declarations: `make docs`.
 
 The columns of an event table, or of quarantine, are between `<!-- columns of TABLE -->` and `<!-- end of columns -->`. The section of a
-shipped job is between `<!-- job NAME -->` and `<!-- end of job -->`: the docstring of its module, its tables with their columns, and
+shipped job is between `<!-- job NAME -->` and `<!-- end of job -->`: the docstring of its module, its tables with the names of their columns, and
 its parameters. What only a person can say stands outside of these. A test fails if a page differs from the declarations.
 """
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,9 @@ from typing import Any
 import pyarrow as pa
 from pydantic.fields import FieldInfo
 
-from keyfold import EventTimeParameters, Input, KeyedJob, Stream, build_job
+from keyfold import EventTimeParameters, KeyedJob, Stream, build_job
 from keyfold.columns import describe
 from keyfold.ingestion import QUARANTINE
-from keyfold.stream.refined import Refined
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 
@@ -73,24 +71,10 @@ def _job(name: str) -> str:
     job = build_job(declared)
     module = sys.modules[declared.build.__module__]
     sections = [(module.__doc__ or "").strip()]
-    shown = {input_.table: [_row(column) for column in _stored(input_)] for input_ in job.inputs.values()}
-    for table in job.tables:
-        if table.name != job.late_table:
-            rows = [_row(column) for column in table.schema]
-            same_as = next((name for name, others in shown.items() if others == rows), None)
-            columns = f" has the columns of `{same_as}`." if same_as else f":\n\n{_columns(rows, shown)}"
-            sections.append(f"`{table.name}` ({_kind(table)}){columns}")
-            shown[table.name] = rows
+    tables = [table for table in job.tables if table.name != job.late_table]
+    sections.append("\n".join(f"- `{table.name}` ({_kind(table)}): {_names(table.schema)}" for table in tables))
     sections += filter(None, [_parameters(declared), _clocks(declared)])
     return "\n\n".join(sections) + "\n"
-
-
-def _stored(input_: Input) -> pa.Schema:
-    """The columns of the table that an input reads."""
-    source = input_.source
-    while isinstance(source, Refined):
-        source = source.source
-    return source.event_schema
 
 
 def _kind(table: Any) -> str:
@@ -101,15 +85,8 @@ def _row(column: pa.Field) -> str:
     return f"| `{column.name}` | {type_of(column)} | {_escaped(describe(column))} |"
 
 
-def _columns(rows: Sequence[str], shown: Mapping[str, Sequence[str]]) -> str:
-    """A table of columns. Those that another table has alike are named only, if they are four or more."""
-    head = ["| column | type | meaning |", "|---|---|---|"]
-    for name, others in reversed(list(shown.items())):
-        shared = [row for row in rows if row in others]
-        if len(shared) > 3:
-            names = ", ".join(row.split(" | ")[0].removeprefix("| ") for row in shared)
-            rows = [f"| {names} | | as of `{name}` |", *(row for row in rows if row not in others)]
-    return "\n".join([*head, *rows])
+def _names(columns: pa.Schema) -> str:
+    return ", ".join(f"`{name}`" for name in columns.names)
 
 
 def type_of(field: pa.Field) -> str:

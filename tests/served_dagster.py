@@ -49,8 +49,8 @@ class ServedDagster(NamedTuple):
 
     @property
     def link(self) -> str:
-        """The address that logs in."""
-        return f"{self.url}/?token={self.token}"
+        """The address that is printed, which logs in."""
+        return f"{self.url}/asset-groups?token={self.token}"
 
     def told(self) -> str:
         return self.output.read_text(errors="replace")

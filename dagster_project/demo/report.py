@@ -9,8 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from keyfold import Lakehouse
 from keyfold.cli.terminal import message, visible
+from keyfold.dagster.assets.metadata import EVENTS
 from keyfold.dagster.translator import DEFAULT
+from keyfold.ingestion import ingest_totals
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 
@@ -27,11 +30,13 @@ def assets_of(definitions: dg.Definitions, group: str) -> list[dg.AssetKey]:
     return sorted(key for key in graph.executable_asset_keys if graph.get(key).group_name == group)
 
 
-def print_report(console: Console, result: dg.ExecuteInProcessResult, *, landed: str, seconds: float) -> bool:
-    """Print a run's results and findings; return whether it and all blocking checks succeeded."""
+def print_report(
+    console: Console, lakehouse: Lakehouse, result: dg.ExecuteInProcessResult, *, landed: str, seconds: float
+) -> bool:
+    """Print the lakehouse's totals and a run's findings; return whether it and all blocking checks succeeded."""
     metadata_of = _metadata(result)
     console.print(Text.assemble(("Keyfold demo", "bold"), "  ", message(landed), "\n"))
-    console.print(_streams(metadata_of))
+    console.print(_streams(lakehouse, metadata_of))
     console.print()
     console.print(_jobs(metadata_of))
     console.print()
@@ -45,30 +50,32 @@ def print_report(console: Console, result: dg.ExecuteInProcessResult, *, landed:
         console.print(Text.assemble("\n", ("failed", "bold red"), "  ", message(f"{stream}: {reason}")))
     good = result.success and not _held_back(result) and not without
     if good:
-        console.print("\nIn Dagster's pages: [bold]make ui[/], then Assets. Rows: [bold]keyfold show TABLE[/]")
+        console.print("\nIn Dagster's pages: [bold]make ui[/]. Rows: [bold]keyfold show TABLE[/]")
     return good
 
 
 def _without_any_event(metadata_of: Metadata) -> dict[str, str]:
     """Return the streams without any accepted row, with the reason; usually their files have another format."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for stream in STREAMS:
-        made = metadata_of.get(DEFAULT.get_asset_key(f"events.{stream}"))
-        if made and not made["accepted"] and not made["duplicates"] and made.get("dagster/row_count", 0) == 0:
-            why = f"; keyfold show quarantine.{stream} tells why" if made["quarantined"] else ""
-            found[stream] = f"none of the {made['rows_read']:,} rows read was accepted{why}"
-    return found
+        metadata = metadata_of.get(DEFAULT.get_asset_key(f"events.{stream}"))
+        if not metadata or metadata["accepted"] or metadata["duplicates"] or metadata.get("dagster/row_count"):
+            continue
+        why = f"; keyfold show quarantine.{stream} tells why" if metadata["quarantined"] else ""
+        reasons[stream] = f"none of the {metadata['rows_read']:,} rows read was accepted{why}"
+    return reasons
 
 
-def _streams(metadata_of: Metadata) -> Table:
+def _streams(lakehouse: Lakehouse, metadata_of: Metadata) -> Table:
     table = Table("stream", box=None, pad_edge=False, header_style="bold")
     for name in ("rows read", "accepted", "quarantined", "duplicates", "seconds"):
         table.add_column(name, justify="right")
     for stream in STREAMS:
-        made = metadata_of.get(DEFAULT.get_asset_key(f"events.{stream}"))
-        if made:
-            counts = [f"{made[name]:,}" for name in ("rows_read", "accepted", "quarantined", "duplicates")]
-            table.add_row(stream, *counts, made["seconds"])
+        metadata = metadata_of.get(DEFAULT.get_asset_key(f"events.{stream}"))
+        if metadata:
+            totals = ingest_totals(lakehouse, stream)
+            counts = (totals.rows_read, totals.accepted, totals.quarantined, totals.duplicates)
+            table.add_row(stream, *(f"{count:,}" for count in counts), metadata["seconds"])
     return table
 
 
@@ -77,19 +84,19 @@ def _jobs(metadata_of: Metadata) -> Table:
     for name in ("events", "rows", "new", "late", "open", "seconds"):
         table.add_column(name, justify="right")
     for job in JOBS:
-        made = metadata_of.get(DEFAULT.get_asset_key(job))
-        if made:
-            counts = [f"{made['events_in']:,}", f"{made['dagster/row_count']:,}", f"+{made['rows_out']:,}"]
-            counts += [f"{made[name]:,}" for name in ("late", "open_events")]
-            table.add_row(job, *counts, made["seconds"])
+        metadata = metadata_of.get(DEFAULT.get_asset_key(job))
+        if metadata:
+            counts = [f"{int(metadata[EVENTS]):,}", f"{metadata['dagster/row_count']:,}", f"+{metadata['rows_out']:,}"]
+            counts += [f"{metadata[name]:,}" for name in ("late", "open_events")]
+            table.add_row(job, *counts, metadata["seconds"])
     return table
 
 
 def _facts(result: dg.ExecuteInProcessResult, metadata_of: Metadata, seconds: float) -> Table:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
-    for made in metadata_of.values():
-        if warnings := made.get("warnings"):
+    for metadata in metadata_of.values():
+        if warnings := metadata.get("warnings"):
             facts.add_row("warned", Text(visible(warnings, keep="\n"), "yellow"))
     facts.add_row("checks", message(_checks(result)))
     facts.add_row("time", f"{seconds:.0f} s")
@@ -114,12 +121,12 @@ def _errors(result: dg.ExecuteInProcessResult) -> list[dg.AssetCheckEvaluation]:
 
 def _checks(result: dg.ExecuteInProcessResult) -> str:
     evaluations = result.get_asset_check_evaluations()
-    failed = [found for found in evaluations if not found.passed]
+    failed = [check for check in evaluations if not check.passed]
     errors = len(_errors(result))
     lines = [f"{len(evaluations) - len(failed)} passed, {errors} failed, {len(failed) - errors} warned"]
     lines += [
-        shorten(f"{found.asset_key.to_user_string()}.{found.check_name}: {found.description or 'failed'}", _ONE_LINE)
-        for found in failed[:_FAILED_CHECKS]
+        shorten(f"{check.asset_key.to_user_string()}.{check.check_name}: {check.description or 'failed'}", _ONE_LINE)
+        for check in failed[:_FAILED_CHECKS]
     ]
     if len(failed) > _FAILED_CHECKS:
         lines.append(f"and {len(failed) - _FAILED_CHECKS} more: see the checks in Dagster's pages")

@@ -112,9 +112,10 @@ def _metadata(
     """Return the metadata of a table's materialization, in the order of those that a step reports."""
     records = batch_metadata(written.generation, written.batch, written.events, written.rows[name], before)
     reported = recorded(before) if SINCE_BATCH in records else {}
+    rows_out, events_in = ("rows_out", "events_in") if written.generation else ("accepted", "rows_read")
     metadata = {
-        "rows_out": dg.MetadataValue.int(written.rows[name] - int(reported.get(ROWS, 0))),
-        "events_in": dg.MetadataValue.int(written.events - int(reported.get(EVENTS, 0))),
+        rows_out: dg.MetadataValue.int(written.rows[name] - int(reported.get(ROWS, 0))),
+        events_in: dg.MetadataValue.int(written.events - int(reported.get(EVENTS, 0))),
     }
     if written.open_events is not None:
         metadata["open_events"] = dg.MetadataValue.int(written.open_events)

@@ -35,8 +35,10 @@ def test_a_job_s_section_has_its_docstring_its_columns_and_what_another_value_of
     filled = fill("<!-- job ride_summaries -->\nstale\n<!-- end of job -->\n")
     assert "stale" not in filled
     assert "\nSummarise rides: one row per ride" in filled
-    assert "| `fare` | double, or NULL | Meter reading of its last point |" in filled
-    assert "`long_rides` (append) has the columns of `ride_summaries`." in filled
+    assert "\n- `ride_summaries` (append): `ride_id`, `start_time`, `end_time`, " in filled
+    assert "\n- `latest_moving_averages` (one row per `station_id`): " in fill(
+        "<!-- job moving_averages -->\n<!-- end of job -->\n"
+    )
     assert "| `timeout` | `30m` | Silence after a ride's last point that closes the ride | a move |" in filled
     assert "By default `watermark_delay` `10m`, `idle_timeout` `2h`." in filled
     assert fill(filled) == filled

@@ -113,6 +113,6 @@ def _field(field: FieldInfo, how_to_change: str) -> Any:
     default = field.get_default(call_default_factory=True)
     return Field(
         default=None,
-        description=f"{(field.description or '').rstrip('.')}. Default: the live generation's value, in the first run and in a full refresh "
+        description=f"{(field.description or '').rstrip('.')}. Default: the live generation's value (`parameters` of the last materialization), in the first run and in a full refresh "
         f"`{parameter_text(default)}`. {how_to_change}",
     )

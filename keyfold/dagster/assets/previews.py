@@ -28,6 +28,9 @@ _LONGEST_LINE = 60
 """Of a quarantined line, and its reason."""
 _EVENTS, _DUE = "__events", "__due"
 
+_UNBROKEN = str.maketrans({" ": "\u00a0", "-": "\u2011"})
+"""A page breaks a line at a space or hyphen, where it is narrow, and ten rows of three lines each are longer than a screen."""
+
 MOST_BYTES = 64 << 20
 """Larger states are not read for metadata: it would delay every run."""
 
@@ -145,9 +148,10 @@ def _table_of(rows: pl.DataFrame, longest: int = _LONGEST_CELL) -> dg.MetadataVa
 
 def _cell(value: object, longest: int) -> str:
     if isinstance(value, datetime):
-        return _time(value)
+        return _time(value).translate(_UNBROKEN)
     text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    shortened = text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return shortened.translate(_UNBROKEN) if longest == _LONGEST_CELL else shortened
 
 
 def _time(moment: datetime) -> str:

@@ -53,6 +53,9 @@ from dagster._daemon.cli import main
 main()
 """
 
+_FIRST_PAGE = "/asset-groups"
+"""The lineage of all assets: Dagster's own first page is a timeline, which is empty until something has run by itself."""
+
 
 def main() -> int:
     """Serve until this process is stopped; return 1 if serving cannot begin, or if the daemon ends by itself."""
@@ -111,7 +114,8 @@ def _serve() -> int:
         server = uvicorn.Server(uvicorn.Config(gate, log_level="warning", timeout_graceful_shutdown=2))
         threading.Thread(target=_stop_with, args=(daemon, server), daemon=True).start()
         # No log must have the token.
-        print(f"Dagster's pages: {url}/?{TOKEN}={token if sys.stdout.isatty() else f'$(cat {file})'}", flush=True)
+        shown = token if sys.stdout.isatty() else f"$(cat {file})"
+        print(f"Dagster's pages: {url}{_FIRST_PAGE}?{TOKEN}={shown}", flush=True)
         # After a signal, it raises the signal again.
         server.run(sockets=[listening])
     print(f"error: Dagster's daemon has ended (exit code {daemon.returncode}): see its last lines", file=sys.stderr)

@@ -13,6 +13,8 @@ import pytest
 from spark_jobs.jobs.registry import JOBS
 from tests.project_copy import ROOT, copy_project, environment_of
 
+SUCCESS = dg.DagsterRunStatus.SUCCESS
+
 pytestmark = pytest.mark.long
 
 
@@ -74,7 +76,11 @@ def assert_it_made_the_tables(home: Path, done: subprocess.CompletedProcess[str]
     assert open_to_others(home) == []
     assert all(rows(done.stdout, job)[0] > 0 for job in JOBS)
     with dg.DagsterInstance.from_config(str(home / "dagster")) as instance:
-        assert [run.status for run in instance.get_runs()] == [dg.DagsterRunStatus.SUCCESS]
+        assert [(run.job_name, run.status) for run in instance.get_runs()] == [("everything", SUCCESS)]
+        # A delivery for each of four days, so that what Dagster draws has a course.
+        for asset in ("ride_points_landing", "ride_points_events", "ride_summaries", "fleet_days"):
+            reports = instance.fetch_materializations(dg.AssetKey(asset), limit=9).records
+            assert len(reports) == 4, asset
         assert {pool.limit for pool in instance.event_log_storage.get_pool_limits()} == {1}
 
 

@@ -55,7 +55,7 @@ def test_continuous_ingest_reports_its_rows_and_the_next_one_only_what_is_new(la
     with going_on(lakehouse, landing):
         pass
     assert told(instance, "clicks_events")["dagster/row_count"] == pl.read_delta(str(lakehouse.events("clicks"))).height
-    assert told(instance, "clicks_events")["events_in"] == 3
+    assert told(instance, "clicks_events")["rows_read"] == 3
     # No group asks for it as an asset.
     assert not instance.has_asset_key(dg.AssetKey("clicks_quarantine"))
     with going_on(lakehouse, landing):
@@ -64,7 +64,7 @@ def test_continuous_ingest_reports_its_rows_and_the_next_one_only_what_is_new(la
     land_file(landing / "b.ndjson", [event(seq=3)])
     with going_on(lakehouse, landing):
         pass
-    assert (told(instance, "clicks_events")["events_in"], len(reports(instance, "clicks_events"))) == (1, 2)
+    assert (told(instance, "clicks_events")["rows_read"], len(reports(instance, "clicks_events"))) == (1, 2)
 
 
 class Prefixed(KeyfoldTranslator):

@@ -60,7 +60,7 @@ def test_the_project_is_served_to_who_has_the_token_and_all_ends_when_it_is_told
     assert served.locations() == {"elsewhere": "RepositoryLocation"}
     assert len(served.token) >= 32
     # Its output may be a log.
-    assert f"{served.url}/?token=$(cat {home}/ui.token)" in served.told()
+    assert f"{served.url}/asset-groups?token=$(cat {home}/ui.token)" in served.told()
 
     pages = tmp_path / "home" / "data_docs"
     pages.mkdir(parents=True)
@@ -134,7 +134,7 @@ def test_a_terminal_gets_the_link_and_one_that_is_closed_takes_the_daemon_along(
     served = start(wait=False, preexec_fn=lambda: os.login_tty(0), **terminal)
     os.close(theirs)
     told = ""
-    while not (link := re.search(r"http://\S+/\?token=\S+(?=\r)", told)):
+    while not (link := re.search(r"http://\S+/asset-groups\?token=\S+(?=\r)", told)):
         told += os.read(ours, 1_000).decode()
     assert link[0] == served.link
     daemon = next(process for process, command in marked(mark).items() if "dagster._daemon" in command)
