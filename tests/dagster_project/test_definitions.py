@@ -123,11 +123,11 @@ def test_nothing_starts_by_itself():
     assert {schedule.default_status for schedule in defs.schedules or []} == {dg.DefaultScheduleStatus.STOPPED}
 
 
-def test_there_is_one_schedule_a_group_and_no_job_for_what_a_button_does():
+def test_there_is_one_schedule_a_group_and_one_job_for_all_of_them():
     groups = {spec.group_name for spec in defs.resolve_all_asset_specs()}
     assert {schedule.name for schedule in defs.schedules or []} == {f"{group}_schedule" for group in groups}
     shown = [job.name for job in defs.get_repository_def().get_all_jobs() if not job.name.startswith("__")]
-    assert shown == []
+    assert shown == ["everything"]
 
 
 def test_only_a_job_s_own_table_is_to_be_kept_fresh_and_all_its_tables_start_together():
