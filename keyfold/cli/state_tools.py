@@ -125,6 +125,7 @@ def plan(job: Job, lakehouse: Lakehouse, param: Parameters = None, partitions: P
     summary = asdict(planned)
     if not AS_JSON.get():
         summary["changes"] = [str(change) for change in planned.changes]
+        summary["effects"] = [str(change) for change in planned.effects]
     report(summary, live_parameters=live, next=following[planned.verdict])
 
 

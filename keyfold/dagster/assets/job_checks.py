@@ -129,7 +129,7 @@ def find_changes(lakehouse: Lakehouse, declared: KeyedJob) -> Finding:
     live = live_generation(lakehouse, declared.name)
     if live is None:
         return Finding(True, "the job has not run yet")
-    changes = changes_to(configured_job(lakehouse, declared), live)
+    changes = changes_to(configured_job(lakehouse, declared), live).settings
     if changes:
         command = lakehouse.command("plan", declared.name)
         return Finding(False, f"{'; '.join(map(str, changes))}. See `{command}`")

@@ -1,36 +1,18 @@
-"""Canonical forms as text, in an author's words: `speed > 30`, `min(speed)`, `90m`."""
+"""Canonical forms as text, as an author would write them: `speed > 30`, `min(speed)`, `90m`; and a change from one to another."""
 
-import json
-from collections.abc import Callable, Sequence
-from datetime import date, timedelta
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from keyfold.times import duration_text, from_micros
+from keyfold.keyed.forms.expression_text import expression_text
+from keyfold.keyed.forms.form_differences import is_input, is_table
+from keyfold.keyed.forms.literal_text import listed
+from keyfold.keyed.forms.values import Form
 
-_SIGNS = {
-    "And": "&",
-    "Or": "|",
-    "Xor": "^",
-    "Eq": "==",
-    "NotEq": "!=",
-    "Lt": "<",
-    "LtEq": "<=",
-    "Gt": ">",
-    "GtEq": ">=",
-    "Plus": "+",
-    "Minus": "-",
-    "Multiply": "*",
-    "TrueDivide": "/",
-    "FloorDivide": "//",
-    "Modulus": "%",
-    "EqValidity": "eq_missing",
-    "NotEqValidity": "ne_missing",
-}
-_LONGEST_LIST = 12
-"""Values of a list that are shown; of a longer one, its first values and its length."""
+_NOTHING = "(none)"
 
 
-def text_of(form: Any) -> str:
+def text_of(form: Form) -> str:
     """Return a canonical form as text.
 
     Example:
@@ -38,151 +20,103 @@ def text_of(form: Any) -> str:
         'min(speed)'
     """
     if isinstance(form, list):
-        return f"[{_listed(form, text_of)}]"
+        return f"[{listed(form, text_of)}]"
     if not isinstance(form, dict):
-        return repr(form) if isinstance(form, str) and not form.isidentifier() else str(form)
-    kind, content = form.get("$"), form.get("of")
+        is_name = isinstance(form, str) and re.fullmatch(r"[\w.]+", form)
+        return form if is_name else repr(form)
+    kind = form.get("$")
     if kind in _OF_KINDS:
         return _OF_KINDS[kind](form)
-    if kind is not None and form.keys() == {"$", "of"}:
-        return text_of(content) if isinstance(content, list | dict) else str(content)
-    fields = ", ".join(f"{name}={text_of(value)}" for name, value in form.items() if name != "$")
-    return f"{{{fields}}}" if kind is None else f"{kind}({fields})"
+    return _value_of_kind(form["of"]) if form.keys() == {"$", "of"} else _object(kind, form)
 
 
-def _call_of_function(form: dict[str, Any]) -> str:
-    name, arguments = form["of"]
-    value = [text_of(arguments["value"])] if "value" in arguments else []
-    options = [f"{argument}={text_of(form)}" for argument, form in arguments.items() if argument != "value"]
-    return f"{name}({', '.join([*value, *options])})"
+def _value_of_kind(content: Any) -> str:
+    return text_of(content) if isinstance(content, list | dict) else str(content)
 
 
-def expression_text(tree: Any, *, is_part: bool = False) -> str:
-    """Return the canonical form of an expression as text.
-
-    Example:
-        >>> expression_text(["op", "Gt", ["col", "speed"], ["lit", "any int", 30]])
-        'speed > 30'
-    """
-    if isinstance(tree, list) and tree and tree[0] in _OF_NODES:
-        return _OF_NODES[tree[0]](tree, is_part)
-    return "len()" if tree == "Len" else _plain(tree)
-
-
-def _operation(tree: Any, is_part: bool) -> str:
-    _, sign, left, right = tree
-    text = f"{_part(left)} {_SIGNS.get(sign, sign)} {_part(right)}"
-    return f"({text})" if is_part else text
+def _object(kind: Any, form: dict[str, Any]) -> str:
+    if is_table(form):
+        return _table(form)
+    named = {name: value for name, value in form.items() if name not in ("$", "table")}
+    if is_input(form):
+        return f"Input({_arguments(named, form['table'])})"
+    if kind is None:
+        return f"{{{', '.join(f'{name}: {text_of(value)}' for name, value in form.items())}}}"
+    return f"{kind}({_arguments(named)})"
 
 
-def _if(tree: Any) -> str:
-    condition, then, otherwise = map(expression_text, tree[1:])
-    return f"when({condition}).then({then}).otherwise({otherwise})"
-
-
-def _agg(tree: Any) -> str:
-    name, content = tree[1]
-    of = content["input"] if isinstance(content, dict) and "input" in content else content
-    return f"{_part(of)}.{name}()"
-
-
-def _part(tree: Any) -> str:
-    return expression_text(tree, is_part=True)
-
-
-def _call(tree: Any) -> str:
-    _, name, inputs, options = tree
-    first, *others = [*map(_part, inputs)] or [""]
-    if name == "not":
-        return f"~{first}"
-    arguments = options.items() if isinstance(options, dict) else [("", options)]
-    more = [
-        f"{key}={_plain(value)}" if key else _plain(value)
-        for key, value in arguments
-        if value not in (None, False, {}, [])
-    ]
-    return f"{first}.{name}({', '.join([*others, *more])})" if first else f"{name}({', '.join(more)})"
-
-
-def _literal(kind: str, value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, list):
-        return f"[{_listed(value, repr)}]"
-    if kind.startswith("duration[us"):
-        return duration_text(timedelta(microseconds=value))
-    if kind.startswith("datetime[us"):
-        return from_micros(value).isoformat()
-    if kind == "date":
-        return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
-    return repr(value)
-
-
-def _plain(content: Any) -> str:
-    if isinstance(content, list):
-        if len(content) > 1 and content[0] in _OF_NODES:
-            return expression_text(content)
-        is_node = len(content) == 2 and isinstance(content[0], str)
-        return f"{content[0]}({_plain(content[1])})" if is_node else f"[{_listed(content, _plain)}]"
-    if isinstance(content, dict):
-        return ", ".join(f"{key}={_plain(value)}" for key, value in content.items() if value is not None)
-    return content if isinstance(content, str) else json.dumps(content)
-
-
-def _listed(values: Sequence[Any], text: Any) -> str:
-    shown = ", ".join(map(text, values[:_LONGEST_LIST]))
-    return shown if len(values) <= _LONGEST_LIST else f"{shown}, … ({len(values):,} values)"
-
-
-_OF_KINDS: dict[Any, Callable[[dict[str, Any]], str]] = {
-    "call": _call_of_function,
-    "code": lambda _: "a function",
-    "columns": lambda form: ", ".join(f"{name} {kind}" for name, kind in form["of"].items()),
-    "expression": lambda form: expression_text(form["of"]),
-    "set": lambda form: f"{{{_listed(form['of'], text_of)}}}",
-}
-_OF_NODES: dict[str, Callable[[Any, bool], str]] = {
-    "agg": lambda tree, _: _agg(tree),
-    "alias": lambda tree, _: f"{_part(tree[1][0])}.alias({tree[1][1]!r})",
-    "call": lambda tree, _: _call(tree),
-    "cast": lambda tree, _: f"{_part(tree[1])}.cast({tree[2] if isinstance(tree[2], str) else _plain(tree[2])})",
-    "col": lambda tree, _: tree[1] if tree[1].isidentifier() else f"col({tree[1]!r})",
-    "if": lambda tree, _: _if(tree),
-    "lit": lambda tree, _: _literal(tree[1], tree[2]),
-    "op": _operation,
-}
-
-
-def change_text(before: Any, after: Any) -> str:
-    """Return the change from one form to another as text; of lists in an expression that is otherwise the same, what is new and gone.
+def change_text(before: Form, after: Form) -> str:
+    """Return the change from one form to another as text; of columns, and of lists in an expression, what is new and gone.
 
     Example:
         >>> change_text({"$": "duration", "of": "1h"}, {"$": "duration", "of": "90m"})
         '1h → 90m'
     """
     if before is None:
-        return f"{text_of(after)} is new"
+        return f"{_whole(after)} is new"
     if after is None:
-        return f"{text_of(before)} is gone"
+        return f"{_whole(before)} is gone"
+    if all(isinstance(form, dict) and form.get("$") == "columns" for form in (before, after)):
+        return _changed_columns(before["of"], after["of"])
     if (lists := _changed_list(before, after)) is not None:
-        old, new = lists
-        added, gone = [item for item in new if item not in old], [item for item in old if item not in new]
-        effects = [f"added {_words(added)}"] if added else []
-        effects += [f"removed {_words(gone)}"] if gone else []
-        effects = effects or ["in another order, or another number of times"]
-        container = "a list of"
-        match after["of"]:
-            case ["call", "is_in", [of, _], _]:
-                container = f"{expression_text(of)} is one of"
-        return f"{container} {len(old):,} → {len(new):,} values ({'; '.join(effects)})"
-    return f"{text_of(before)} → {text_of(after)}"
+        return _list_change(after, *lists)
+    texts = _whole(before), _whole(after)
+    # What has no text of its own, such as an option of a plug-in, must not look like no change.
+    return " → ".join(texts) if texts[0] != texts[1] else f"{texts[0]} with other options"
 
 
-def _words(values: Sequence[Any]) -> str:
-    return _listed(values, str)
+def _whole(form: Form) -> str:
+    """Return the text of a value that stands for itself: names without brackets."""
+    if form in ("", [], {}):
+        return _NOTHING
+    if isinstance(form, list) and all(isinstance(item, str) for item in form):
+        return listed(form, text_of)
+    return text_of(form)
 
 
-def _changed_list(before: Any, after: Any) -> tuple[list[Any], list[Any]] | None:
+def _arguments(named: Mapping[str, Form], *first: str) -> str:
+    shown = ((name, value) for name, value in named.items() if not (name == "conserved" and value is True))
+    return ", ".join([*first, *(f"{name}={text_of(value)}" for name, value in shown)])
+
+
+def _call_of_function(form: dict[str, Any]) -> str:
+    name, arguments = form["of"]
+    value = [text_of(arguments["value"])] if "value" in arguments else []
+    return (
+        f"{name}({_arguments({argument: form for argument, form in arguments.items() if argument != 'value'}, *value)})"
+    )
+
+
+def _table(form: dict[str, Any]) -> str:
+    named = {"key": form["key"], "name": form["name"], "changes": form.get("changes")}
+    given = {name: value for name, value in named.items() if value}
+    return f"{form['mode'].capitalize()}({_arguments(given, listed([*form['columns']], str))})"
+
+
+def _changed_columns(old: Mapping[str, str], new: Mapping[str, str]) -> str:
+    effects = [f"{name} is new" for name in new if name not in old]
+    effects += [f"{name} is gone" for name in old if name not in new]
+    effects += [f"{name} {old[name]} → {new[name]}" for name in new if name in old and old[name] != new[name]]
+    return ", ".join(effects) or "another order"
+
+
+def _list_change(after: Form, old: list[Any], new: list[Any]) -> str:
+    added, gone = [item for item in new if item not in old], [item for item in old if item not in new]
+    effects = [f"added {_values(added)}"] if added else []
+    effects += [f"removed {_values(gone)}"] if gone else []
+    effects = effects or ["in another order, or another number of times"]
+    container = "a list of"
+    match after["of"]:
+        case ["call", "is_in", [of, _], _]:
+            container = f"{expression_text(of)} is one of"
+    return f"{container} {len(old):,} → {len(new):,} values ({'; '.join(effects)})"
+
+
+def _values(values: list[Any]) -> str:
+    return listed(values, str)
+
+
+def _changed_list(before: Form, after: Form) -> tuple[list[Any], list[Any]] | None:
     """Return the one list of values in which two expressions differ; None if they differ otherwise."""
     if not all(isinstance(form, dict) and form.get("$") == "expression" for form in (before, after)):
         return None
@@ -208,3 +142,12 @@ def _differing(before: Any, after: Any) -> Any:
             yield from _differing(before[name], after[name])
         return
     yield before, after
+
+
+_OF_KINDS: dict[Any, Callable[[dict[str, Any]], str]] = {
+    "call": _call_of_function,
+    "code": lambda _: "a function",
+    "columns": lambda form: ", ".join(f"{name} {kind}" for name, kind in form["of"].items()),
+    "expression": lambda form: expression_text(form["of"]),
+    "set": lambda form: f"{{{listed(form['of'], text_of)}}}",
+}

@@ -42,10 +42,11 @@ Form = Any
 
 
 class Forms:
-    """Makes canonical forms, and collects the functions in them, by label."""
+    """Makes canonical forms, and collects the functions in them, by label, and the defaults of objects, by class and field."""
 
     def __init__(self) -> None:
         self.functions: dict[str, Any] = {}
+        self.defaults: dict[str, dict[str, Form]] = {}
 
     def of(self, label: str, value: Any, hint: Any = None) -> Form:
         """Return the form of a value.
@@ -181,8 +182,10 @@ class Forms:
             content, hint = getattr(value, field.name), hints.get(field.name)
             if KEEPS_ORDER in field.metadata:
                 content = list(content.items())
-            shown = self.of(f"{label}.{field.name}", content, hint)
-            if shown != Forms().of("", _default_of(field), hint):
+            shown, default = self.of(f"{label}.{field.name}", content, hint), Forms().of("", _default_of(field), hint)
+            if field.default is not MISSING or field.default_factory is not MISSING:
+                self.defaults.setdefault(type(value).__name__, {})[field.name] = default
+            if shown != default:
                 form[field.name] = shown
         return form
 

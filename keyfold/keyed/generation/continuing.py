@@ -12,7 +12,8 @@ from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.declaration import FunctionCode
-from keyfold.keyed.generation.declaration_changes import Difference, code_differences, compare
+from keyfold.keyed.generation.declaration_changes import code_differences, compare
+from keyfold.keyed.generation.declaration_difference import Difference
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import read_json, write_json
@@ -46,8 +47,10 @@ def check_generation(generation: Generation, job: KeyedJob) -> Mapping[str, Func
         IncompatibleState: a setting differs; says what changed, and the remedy.
     """
     comparison = compare(generation.record, job)
-    changed = [difference for difference in comparison.settings if not _may_differ(difference, job)]
-    if changed:
+    all_ = (*comparison.settings, *comparison.effects)
+    if any(not _may_differ(difference, job) for difference in all_):
+        refused = [difference for difference in comparison.settings if not _may_differ(difference, job)]
+        changed = refused or comparison.effects
         raise IncompatibleState(
             f"job {job.name} is declared otherwise than {generation.name} was created with: {'; '.join(map(str, changed))}. Set it "
             f"back; or ask what it takes (`keyfold plan {job.name}`): to move the state, or to try it on history and read all "

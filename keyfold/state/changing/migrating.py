@@ -7,9 +7,9 @@ from typing import Any, Literal
 import polars as pl
 
 from keyfold.errors import IncompatibleState
-from keyfold.keyed.forms.form_text import text_of
 from keyfold.keyed.generation.continuing import code_of_generation
-from keyfold.keyed.generation.declaration_changes import Difference, code_differences, compare
+from keyfold.keyed.generation.declaration_changes import code_differences, compare
+from keyfold.keyed.generation.declaration_difference import Difference, said
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
@@ -57,32 +57,58 @@ class Change:
     why: str
 
     def __str__(self) -> str:
-        return f"{self.setting}: {self.change} ({_SAID[self.verdict]}: {self.why})"
+        return f"{said(self.setting, self.change)} ({_SAID[self.verdict]}: {self.why})"
 
 
-def changes_to(job: KeyedJob, generation: Generation) -> tuple[Change, ...]:
+@dataclass(frozen=True)
+class Changes:
+    """What differs from the declaration that the live generation was created with.
+
+    Attributes:
+        settings: what its author changed, by argument.
+        effects: what else differs then, of what is read and stored.
+    """
+
+    settings: tuple[Change, ...]
+    effects: tuple[Change, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """What all of them together require."""
+        verdicts = {change.verdict for change in (*self.settings, *self.effects)}
+        for verdict in _MOST_FIRST:
+            if verdict in verdicts:
+                return verdict
+        return "free"
+
+
+def changes_to(job: KeyedJob, generation: Generation) -> Changes:
     """Return what a job declares otherwise than its generation was created with, and what each change requires."""
     comparison = compare(generation.record, job)
     code = code_differences(code_of_generation(generation).code, comparison.code)
-    return tuple(_change(difference, job, generation) for difference in (*comparison.settings, *code))
-
-
-def verdict_of(changes: tuple[Change, ...]) -> Verdict:
-    """Return what all changes together require."""
-    verdicts = {change.verdict for change in changes}
-    for verdict in _MOST_FIRST:
-        if verdict in verdicts:
-            return verdict
-    return "free"
+    settings = (_change(difference, job, generation) for difference in (*comparison.settings, *code))
+    effects = (_effect(difference, job, generation) for difference in comparison.effects)
+    # The columns of an operator's own, of events and of state, are one effect.
+    return Changes(tuple(settings), tuple(dict.fromkeys(effects)))
 
 
 def _change(difference: Difference, job: KeyedJob, generation: Generation) -> Change:
-    texts = [None if form is None else _text(form) for form in (difference.before, difference.after)]
-    return Change(difference.setting, texts[0], texts[1], difference.words, *_meaning(difference, job, generation))
+    meaning = _meaning(difference, job, generation)
+    return Change(difference.setting, *difference.texts, difference.words, *meaning)
 
 
-def _text(form: Any) -> str:
-    return form if isinstance(form, str) else text_of(form)
+def _effect(difference: Difference, job: KeyedJob, generation: Generation) -> Change:
+    """Return what a change has changed with it; of columns that are an operator's own, not which they are."""
+    is_late = difference.section == "tables" and difference.path[0].startswith("late.")
+    if not is_late and (job.operator is None or difference.section not in _PLACES):
+        return _change(difference, job, generation)
+    verdict, _ = _meaning(difference, job, generation)
+    place = difference.setting.partition(":")[0] if is_late else _PLACES[difference.section]
+    why = "rows that are there fit" if verdict != "refresh" else "rows that are there do not fit"
+    return Change(place, None, None, "other columns", verdict, why)
+
+
+_PLACES = {"events": "events of the step", "state": "state"}
 
 
 def migrate(job: KeyedJob, generation: Generation) -> Callable[[pl.DataFrame], pl.DataFrame]:

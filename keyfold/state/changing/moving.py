@@ -14,7 +14,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.input_tables import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.runners import Runners
-from keyfold.state.changing.migrating import Change, Verdict, changes_to, migrate, verdict_of
+from keyfold.state.changing.migrating import Change, Changes, Verdict, changes_to, migrate
 from keyfold.state.reading.reader import find_batch
 from keyfold.storage.place import Place
 
@@ -28,6 +28,7 @@ class ChangePlan:
     Attributes:
         job, generation: the job, and its live generation; None if the job has never run.
         changes: settings that differ from those of the live generation.
+        effects: what else differs, of what is read and stored, since it follows from the settings.
         verdict: `free`: the next run continues; `judge`: it continues, with other code; `move`: `keyfold state move` first;
             `refresh`: all events are read again.
         code_since: the first batch that had the code of the last run; None if the generation was created with it.
@@ -48,6 +49,7 @@ class ChangePlan:
     seconds: float | None
     code_since: int | None = None
     code_change: str = ""
+    effects: tuple[Change, ...] = ()
 
 
 def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None) -> ChangePlan:
@@ -79,7 +81,9 @@ def move(
         plan = _plan(lakehouse, job, live, partitions)
         if plan.verdict == "refresh":
             reasons = "; ".join(
-                f"{change.setting}: {change.why}" for change in plan.changes if change.verdict == "refresh"
+                f"{change.setting}: {change.why}"
+                for change in (*plan.changes, *plan.effects)
+                if change.verdict == "refresh"
             )
             raise IncompatibleState(
                 f"the state of job {job.name} cannot be moved: {reasons}. Set it back, or read all events again: "
@@ -87,7 +91,8 @@ def move(
             )
         if plan.verdict in ("free", "judge"):
             raise KeyfoldError(f"job {job.name}: no setting of {live.name} has changed: run the job as usual")
-        source = StateAfter(live, complete_batch(live), ", ".join(change.setting for change in plan.changes))
+        settings = ", ".join(change.setting for change in plan.changes)
+        source = StateAfter(live, complete_batch(live), settings)
         if not yes:
             return Filled(live, source.count_rows(), None, source.count_table_rows(job))
         moved = fill(runners, lakehouse, job, source, migrate(job, live), partitions=partitions)
@@ -104,14 +109,16 @@ def _plan(lakehouse: Lakehouse, job: KeyedJob, live: Generation | None, partitio
     now = live.partitions
     if partitions is not None and partitions != now:
         words = f"{now} → {partitions}"
-        changes = (*changes, Change("partitions", str(now), str(partitions), words, "move", "the state is rewritten"))
-    verdict, last, code = verdict_of(changes), live.journal.last_done(), code_of_generation(live)
+        change = Change("partitions", str(now), str(partitions), words, "move", "the state is rewritten")
+        changes = Changes((*changes.settings, change), changes.effects)
+    verdict, last, code = changes.verdict, live.journal.last_done(), code_of_generation(live)
     if last:
         find_batch(live)  # damaged state cannot be moved: report it now, and not during the move
     return ChangePlan(
         job=job.name,
         generation=live.name,
-        changes=changes,
+        changes=changes.settings,
+        effects=changes.effects,
         verdict=verdict,
         events=events,
         event_bytes=size,

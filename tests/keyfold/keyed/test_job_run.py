@@ -106,7 +106,7 @@ def test_a_row_without_a_key_is_refused_with_its_file(lake):
         ({"version": 2}, "version of state: 1 → 2"),
         ({"parameters": {"gap": 5}}, "parameter gap: None → 5"),
         ({"delay": "9m"}, "input clicks: delay: 5m → 9m"),
-        ({"final_at": STEP_DECIDES}, "input clicks: final at: "),
+        ({"final_at": STEP_DECIDES}, "input clicks: final_at: "),
     ],
 )
 def test_a_setting_that_differs_is_refused_with_the_remedy(lake, change, named):

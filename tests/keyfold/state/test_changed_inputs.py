@@ -51,7 +51,7 @@ def test_a_change_of_inputs_is_free_a_move_or_a_refresh(home):
     for inputs, verdict, why in CHANGES:
         plan = plan_change(home.lakehouse, with_inputs(inputs))
         assert plan.verdict == verdict
-        assert why in "; ".join(change.why for change in plan.changes)
+        assert why in "; ".join(change.why for change in (*plan.changes, *plan.effects))
 
 
 def test_a_job_with_a_further_input_goes_on_where_it_was_and_without_it_again(home, without_spark):

@@ -19,7 +19,7 @@ import polars_hash  # noqa: F401 - gives expressions their `nchash`
 from keyfold.keyed.forms.expressions import expression_tree
 
 CATALOGUE = Path(__file__).with_suffix(".jsonl")
-_NAMES = {
+NAMES = {
     "pl": pl, "col": pl.col, "lit": pl.lit, "Decimal": Decimal, "UTC": UTC,
     "date": date, "datetime": datetime, "time": time, "timedelta": timedelta,
 }  # fmt: skip
@@ -32,7 +32,7 @@ def catalogue() -> dict[str, Any]:
 
 def form_of(text: str) -> Any:
     """The canonical form of an expression by its text, as JSON gives it back."""
-    expression = eval(text, dict(_NAMES))  # noqa: S307 - a line of the catalogue
+    expression = eval(text, dict(NAMES))  # noqa: S307 - a line of the catalogue
     return json.loads(json.dumps(expression_tree(expression, lambda _: "a function")))
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 
 import polars as pl
 import pytest
@@ -152,6 +153,24 @@ def test_an_argument_that_follows_from_a_parameter_needs_what_the_parameter_need
         lake.run(other)
     move(lakehouse, other, yes=True, runners=lake.session)
     assert lake.run(other).counts.events == 0
+
+
+def test_a_parameter_that_is_called_free_and_decides_how_an_input_is_read_is_refused(lake, lakehouse):
+    def delayed(parameters: Least):
+        """Clicks that may be late."""
+        source = Input(CLICKS.where(BIG & pl.col("at").is_not_null()), delay=timedelta(minutes=parameters.most))
+        return windows("hours", source, {"n": count()}, key="user", length="1h", parameters=parameters)
+
+    declared = with_parameters(delayed)
+    lake.click(("ann", 0))
+    lake.run(declared)
+    other = build_job(declared, {"most": 50})
+    plan = plan_change(lakehouse, other)
+    assert [(change.setting, change.verdict) for change in plan.changes] == [("parameter most", "free")]
+    assert [(change.setting, change.verdict) for change in plan.effects] == [("input clicks: delay", "move")]
+    assert plan.verdict == "move"
+    with pytest.raises(IncompatibleState, match=r"created with: input clicks: delay: \S+ → 50m"):
+        lake.run(other)
 
 
 def test_a_parameter_does_not_hide_a_change_of_the_code_beside_it(lake, lakehouse):

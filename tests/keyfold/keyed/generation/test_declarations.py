@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from keyfold import (
-    Append,
     IncompatibleState,
     Input,
     JobParameters,
@@ -22,43 +21,17 @@ from keyfold import (
 )
 from keyfold.keyed.generation.continuing import check_generation
 from keyfold.keyed.generation.declaration import declaration_of
-from keyfold.keyed.generation.declaration_changes import code_differences, compare
-from keyfold.keyed.generation.generation_record import GenerationRecord
 from keyfold.keyed.generation.generations import Generation
-from keyfold.operators import Held, Pattern, alert, count, last_n, max, min, pattern, sum, windows
-from keyfold.state.changing.migrating import changes_to
-from tests.keyfold.keyed.generation.declared_operators import OPERATORS
-from tests.keyfold.keyed.generation.declared_parts import PARTS, job_of, one_key
+from keyfold.operators import Held, Pattern, alert, count, last_n, max, min, pattern, windows
+from keyfold.state.changing.migrating import Changes, changes_to
+from tests.keyfold.keyed.generation.declared_parts import job_of, one_key
+from tests.keyfold.keyed.generation.declared_space import ARGUMENTS, DECLARED, differing, record_of
 from tests.keyfold.keyed.generation.declaring import EVENT, KIND, KM, RIDES, TIME
-
-DECLARED = [*OPERATORS, *PARTS]
-# Stand for others: those of `KeyedJob`, and all that are derived.
-_STAND_FOR_OTHERS = {("settings",), ("derive", "columns")}
-ARGUMENTS = [
-    (declared, argument)
-    for declared in DECLARED
-    for argument in declared.changes
-    if not {(argument,), (declared.name, argument)} & _STAND_FOR_OTHERS
-]
-
-
-def record_of(job: KeyedJob) -> GenerationRecord:
-    """The record of a generation of a job, as it is read again."""
-    record = GenerationRecord(
-        identity="", job=job.name, parameters=dict(job.parameters), declaration=declaration_of(job)
-    )
-    return GenerationRecord.model_validate_json(record.model_dump_json())
 
 
 @pytest.fixture
 def generation(tmp_path):
     return lambda job: Generation(tmp_path, record_of(job))
-
-
-def differing(one: KeyedJob, other: KeyedJob) -> list[str]:
-    record = record_of(one)
-    comparison = compare(record, other)
-    return [*map(str, (*comparison.settings, *code_differences(record.declaration.code, comparison.code)))]
 
 
 @pytest.mark.parametrize("declared", DECLARED, ids=lambda declared: declared.name)
@@ -81,9 +54,10 @@ def test_another_value_of_an_argument_is_seen_by_a_run_and_by_plan(declared, arg
     live = generation(one)
     # As it is, it is the same: also from other objects.
     again = declared.pair(argument)[0]
-    assert changes_to(again, live) == ()
+    assert changes_to(again, live) == Changes(())
     check_generation(live, again)
-    verdicts = {change.verdict for change in changes_to(other, live)}
+    changes = changes_to(other, live)
+    verdicts = {change.verdict for change in (*changes.settings, *changes.effects)}
     if kind == "declared":
         assert verdicts & {"move", "refresh"}
         with pytest.raises(IncompatibleState, match=r"created with: .* --full-refresh"):
@@ -142,57 +116,6 @@ def test_other_steps_of_a_pattern_in_another_order_are_another_pattern():
         for given in (steps, {name: steps[name] for name in ("one", "three", "two")})
     )
     assert any(text.startswith("patterns: x: steps: ") for text in differing(one, other))
-
-
-CITIES = ["oslo", "paris", "rome", "bern", "wien"]
-
-
-def in_cities(*cities: str) -> KeyedJob:
-    return as_windows(source=RIDES.where(KIND.is_in(cities)))
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "words"),
-    [
-        (
-            in_cities(*CITIES),
-            in_cities("rome", "bern", "wien", "madrid", "lima"),
-            "where: kind is one of 5 → 5 values (added madrid, lima; removed oslo, paris)",
-        ),
-        (
-            as_windows(source=RIDES.derive(zone=KIND.replace_strict({"a": 1, "b": 2}, default=0))),
-            as_windows(source=RIDES.derive(zone=KIND.replace_strict({"a": 1, "b": 3}, default=0))),
-            "derive: zone: a list of 2 → 2 values (added 3; removed 2)",
-        ),
-        (as_windows(), as_windows(of={"n": count(), "far": min("km")}), "aggregates: far: max(km) → min(km)"),
-        (as_windows(), as_windows(of={"n": count(), "far": max("km"), "sum": sum("n")}), "aggregates: sum: sum(n) is new"),
-        (as_windows(), as_windows(of={"n": count()}), "aggregates: far: max(km) is gone"),
-        (as_windows(), as_windows(length="90m"), "length: 1h → 90m"),
-        (
-            as_windows(source=RIDES.where((KM > 3) & KIND.is_not_null())),
-            as_windows(source=RIDES.where((KM > 4) & KIND.is_not_null())),
-            "where: (km > 3) & kind.is_not_null() → (km > 4) & kind.is_not_null()",
-        ),
-        (as_windows(), as_windows(source=RIDES.where(KM > 3)), "where: km > 3 is new"),
-        (as_windows(), as_windows(source=Input(RIDES, delay="5m")), "input rides: delay: 0d → 5m"),
-        (as_windows(), replace(as_windows(), key_groups=8), "key_groups: 64 → 8"),
-        (as_windows(), job_of(name="w"), "operator: windows → a step of its own"),
-        (
-            alert("a", RIDES, {"FAR": Held(KM > 3, KM < 2)}, key="user"),
-            alert("a", RIDES, {"FAR": Held(KM > 4, KM < 2)}, key="user"),
-            "conditions: FAR: begins: km > 3 → km > 4",
-        ),
-        (
-            job_of(tables=Append({"user": pl.String, "n": pl.Int64})),
-            job_of(tables=Append({"user": pl.String, "m": pl.Int64})),
-            "table jobs: columns: m is new, n is gone",
-        ),
-        (job_of(), job_of(inputs=Input(RIDES, final_at="sent")), "input rides: final at: at → sent"),
-        (job_of(parameters={"gap": 3}), job_of(parameters={"gap": 4}), "parameter gap: 3 → 4"),
-    ],
-)  # fmt: skip
-def test_a_change_is_said_in_the_author_s_words_by_argument(one, other, words):
-    assert words in differing(one, other)
 
 
 def test_a_copy_with_another_step_is_no_longer_the_operator_s(generation):

@@ -78,7 +78,7 @@ def test_a_job_that_never_ran_is_free_to_be_anything(lakehouse, without_spark, l
 def test_a_move_that_needs_a_refresh_says_so_and_changes_nothing(lakehouse, without_spark, land):
     land(("ann", 1))
     run_job(lakehouse, windows(), runners=without_spark)
-    with pytest.raises(KeyfoldError, match=r"input clicks: final at: .* `keyfold run windows --full-refresh`"):
+    with pytest.raises(KeyfoldError, match=r"input clicks: final_at: .* `keyfold run windows --full-refresh`"):
         move(lakehouse, windows(final_at=STEP_DECIDES), yes=True, runners=without_spark)
     with pytest.raises(KeyfoldError, match=r"no setting of .* has changed"):
         move(lakehouse, windows(), yes=True, runners=without_spark)
