@@ -140,11 +140,13 @@ def first_equal(ids: Ids, order: Numbers) -> Numbers:
         ids: the rows.
         order: the rows' positions in the input; the lower one is earlier.
     """
-    sequence = np.argsort(order, kind="stable")
+    first, by_hash = np.arange(len(ids)), np.argsort(ids.first)
+    # Few rows share their first hash with another: all others are unequal to each.
+    among = by_hash[_tied(ids.first[by_hash])]
+    sequence = among[np.argsort(order[among], kind="stable")]
     names = ("first", "second", "time", "content")
     rows = pl.DataFrame({name: getattr(ids, name)[sequence] for name in names} | {"at": sequence})
     is_first = rows.select(pl.struct(names).is_first_distinct()).to_series()
-    first = np.arange(len(ids))
     if not is_first.all():
         both = rows.filter(~is_first).join(rows.filter(is_first), on=names, suffix="_of_first")
         first[both["at"].to_numpy()] = both["at_of_first"].to_numpy()

@@ -1,7 +1,7 @@
 """The records of ingest's journal: plans (files or offsets of a batch), commit records (its results), and their summary."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
 
@@ -32,7 +32,7 @@ class IngestCounts:
     without_zone: int = 0
 
     def __add__(self, other: Self) -> "IngestCounts":
-        return IngestCounts(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
+        return IngestCounts(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
 
 class AdmittedFile(Record):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import timedelta
+from functools import lru_cache
 from typing import Literal
 
 import polars as pl
@@ -199,7 +200,7 @@ class Stream(Refinable):
 
     def source(self, column: str) -> Source:
         """Return the source of a column."""
-        return self.sources.get(column) or Source(names=(column,))
+        return self.sources.get(column) or _same_name(column)
 
     @property
     def goes_by_arrival(self) -> bool:
@@ -233,6 +234,12 @@ class Stream(Refinable):
     def list_path(self) -> Path | None:
         """The path of the list whose elements are events; None if each row is an event."""
         return list_of(self.raw_names)
+
+
+@lru_cache(maxsize=4096)
+def _same_name(column: str) -> Source:
+    """Return the source of a column that is read from the raw column of its name: it is asked for with each file."""
+    return Source(names=(column,))
 
 
 _ARRIVAL = required(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -114,49 +115,64 @@ def validate_rows(
     # From the plan, so that a repeated batch writes the same rows as the first attempt.
     arrival = pl.lit(arrived).cast(pl.Datetime("us", "UTC")).alias(INGESTED_AT)
     frame = pl.DataFrame(typed).with_columns(arrival)
-    lacks_time = pl.repeat(value=False, n=frame.height, dtype=pl.Boolean, eager=True)
+    lacks_time = pl.Series([False]).new_from_index(0, frame.height)
     if stream.missing_time == "arrival":
         lacks_time = frame[stream.event_time].is_null()
         # A time that could not be cast is NULL here too, but `wrong` has its reason, and the row goes to quarantine.
         frame = frame.with_columns(pl.col(stream.event_time).fill_null(pl.col(INGESTED_AT)))
-    faults = frame.select(pl.coalesce(wrong, *_faults(stream)).cast(pl.String).alias("reason")).to_series()
-    reasons = frame.select(pl.coalesce(faults, *_untimely(stream, oldest)).alias("reason")).to_series()
+    faults, untimely = _faults(stream), _untimely(stream, oldest)
+    conditions = (check.condition for check in (*faults, *untimely))
+    bad = frame.select(pl.any_horizontal(wrong.is_not_null(), *conditions).fill_null(value=False)).to_series()
     lines, rejects = rows.lines, list(rows.rejects)
-    if reasons.null_count() < len(reasons):
-        bad = reasons.is_not_null()
-        for position in bad.arg_true().to_list():
-            reason = f"{rows.place_of(position)}{reasons[position]}"
-            rejects.append(Reject(rows.raw(position), int(lines[position]), reason, faults[position] is None))
+    if bad.any():
+        # Of these rows alone, since to write the reasons of all would take longer than to find the bad ones.
+        reasons = frame.filter(bad).select(
+            pl.coalesce(wrong.filter(bad), *map(_reason, faults)).cast(pl.String).alias("fault"),
+            pl.coalesce(*map(_reason, untimely)).alias("untimely"),
+        )
+        for position, (fault, other) in zip(bad.arg_true().to_list(), reasons.iter_rows(), strict=True):
+            reason = f"{rows.place_of(position)}{other if fault is None else fault}"
+            rejects.append(Reject(rows.raw(position), int(lines[position]), reason, fault is None))
         frame, lines, lacks_time = frame.filter(~bad), lines[~bad.to_numpy()], lacks_time.filter(~bad)
     rejects.sort(key=lambda reject: reject.line)
     without_zone = 0 if stream.format.zone else without_zone
     return ValidatedRows(read, frame, lines, rejects, int(lacks_time.sum()), without_zone, rows.header)
 
 
-def _faults(stream: Stream) -> list[pl.Expr]:
-    """Return the reasons of rows that are not valid, whenever they came; NULL for others."""
+class _Check(NamedTuple):
+    """The condition of rows that are rejected, and the reason."""
+
+    condition: pl.Expr
+    reason: pl.Expr
+
+
+def _reason(check: _Check) -> pl.Expr:
+    return pl.when(check.condition).then(check.reason)
+
+
+def _faults(stream: Stream) -> list[_Check]:
+    """Return the checks of rows that are not valid, whenever they came."""
     missing = [
-        pl.when(pl.col(column.name).is_null()).then(pl.lit(f"{column.name} is missing{_wanted(stream, column.name)}"))
+        _Check(pl.col(column.name).is_null(), pl.lit(f"{column.name} is missing{_wanted(stream, column.name)}"))
         for column in stream.schema
         if not column.nullable or column.name == stream.event_time
     ]
-    return [*missing, *(pl.when(rule.broken).then(pl.lit(rule.reason)) for rule in stream.rules)]
+    return [*missing, *(_Check(rule.broken, pl.lit(rule.reason)) for rule in stream.rules)]
 
 
-def _untimely(stream: Stream, oldest: datetime | None) -> list[pl.Expr]:
-    """Return the reasons of rows that are too old, or too far in the future; NULL for others."""
+def _untimely(stream: Stream, oldest: datetime | None) -> list[_Check]:
+    """Return the checks of rows that are too old, or too far in the future."""
     time = pl.col(stream.event_time)
     bound = str(stream.future_bound).removesuffix(", 0:00:00")  # whole days, without a time
-    future = pl.when(time - pl.col(INGESTED_AT) > min(stream.future_bound, _ALL_TIME)).then(
-        pl.format(
-            f"{stream.event_time} lies more than {bound} past its arrival: {{}}",
-            time.dt.strftime(ISO_FORMAT),
-        )
+    shown = time.dt.strftime(ISO_FORMAT)
+    future = _Check(
+        time - pl.col(INGESTED_AT) > min(stream.future_bound, _ALL_TIME),
+        pl.format(f"{stream.event_time} lies more than {bound} past its arrival: {{}}", shown),
     )
     if oldest is None:
         return [future]
     too_old = f"{stream.event_time} is too old, before {to_iso(oldest)} (max_age): {{}}"
-    return [future, pl.when(time < oldest).then(pl.format(too_old, time.dt.strftime(ISO_FORMAT)))]
+    return [future, _Check(time < oldest, pl.format(too_old, shown))]
 
 
 def _wanted(stream: Stream, column: str) -> str:

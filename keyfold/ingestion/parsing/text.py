@@ -31,6 +31,9 @@ _MIB = 1 << 20
 _NEWLINE = ord("\n")
 
 
+_FIRST_BYTES = 1 << 18
+"""Bytes of the first block that is read, so that a small file takes little memory; later blocks are larger."""
+
 FIRST_LINES = 12_000
 """Most lines of a file's first chunk, so that little of a file is parsed before its beginning is judged (`beginning`)."""
 
@@ -77,7 +80,7 @@ def chunks(
     rest, bytes_before, is_begun, has_first = bytearray(), 0, False, False
     while True:
         # Read behind the rest of the block before, so that no block is copied.
-        data = bytearray(len(rest) + size)
+        data = bytearray(len(rest) + min(size, max(_FIRST_BYTES, 3 * bytes_before)))
         data[: len(rest)] = rest
         with memoryview(data) as whole, whole[len(rest) :] as free:
             read = source.readinto(free)  # pyright: ignore[reportAttributeAccessIssue] - all files that are read have it
@@ -97,6 +100,9 @@ def chunks(
             if data.startswith(codecs.BOM_UTF8):
                 del data[: len(codecs.BOM_UTF8)]
         _check_lines(data, max_line)
+        if not has_first and bytes_before < size and line_ends(data) < FIRST_LINES:
+            rest = data
+            continue
         cut = data.rfind(b"\n") + 1
         rest = data[cut:]
         if cut:
