@@ -6,6 +6,9 @@ Events that were late before are in time in a branch.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
+
+import polars as pl
 
 from keyfold.errors import Damaged, KeyfoldError, NotFound
 from keyfold.keyed.generation.continuing import agreeing_tables
@@ -21,7 +24,9 @@ from keyfold.keyed.generation.going_live import finish_going_live, go_live
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.generation.run_mode import Replay
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job_run import RunOptions, RunSummary, run_job
+from keyfold.keyed.job.row_times import within
+from keyfold.keyed.job.tables import OutputTable
+from keyfold.keyed.job_run import RunOptions, RunSummary, run_job, watermark
 from keyfold.keyed.plans.input_tables import check_inputs, check_unread
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.fail_points import fail_point
@@ -161,7 +166,8 @@ def try_job(
     """Run a job over past events into a branch, and compare its tables with the live ones.
 
     A run reads its events in order of event time, and only events behind the watermark at its start are late. So in a replay of
-    all events none is late, except by a job's own rule.
+    all events none is late, except by a job's own rule. Of a span of events, only rows are compared that depend on no others
+    (`KeyedJob.row_times`), or whose event time is in it.
 
     Raises:
         KeyfoldError: the job has no live generation, or as `run_job`.
@@ -172,10 +178,41 @@ def try_job(
     run = run_job(lakehouse, job, Replay(branch, since, until), options=options, runners=runners)
     folder = branch_folder(lakehouse, job.name, branch)
     tried = Generation(folder, read_record(folder / RECORD))
-    return Trial(job.name, branch, live.name, run, diff_generations(job, live, tried))
+    which = {table.name: rows for table in job.tables if (rows := _of_events(job, table, tried)) is not None}
+    return Trial(job.name, branch, live.name, run, diff_generations(job, live, tried, which))
 
 
-def diff_generations(job: KeyedJob, before: Generation, after: Generation) -> dict[str, Difference]:
-    """Compare the tables of two generations of a job; returns the comparisons by name of the table."""
-    keys = {table.name: table.key or (*job.key, job.event_time) for table in job.tables}
-    return {name: diff_tables(before.table(name), after.table(name), key) for name, key in keys.items()}
+def _of_events(job: KeyedJob, table: OutputTable, tried: Generation) -> pl.Expr | None:
+    """Return which rows of a table depend on the events of a branch alone, and are final in it; None for all, or if that is unknown."""
+    (since, until), reached = tried.record.span, watermark(tried)
+    if since is None and until is None:
+        return None
+    times = job.row_times
+    if times is not None and (time := times.of_table(table)) is not None:
+        return times.rows_of(since, until if until is None or reached is None else min(until, reached), time)
+    return within(pl.col(job.event_time), since, until) if job.event_time in table.schema.names else None
+
+
+def diff_generations(
+    job: KeyedJob, before: Generation, after: Generation, which: Mapping[str, pl.Expr] = MappingProxyType({})
+) -> dict[str, Difference]:
+    """Compare the tables of two generations of a job; returns the comparisons by name of the table.
+
+    Args:
+        job: the job.
+        before, after: the generations.
+        which: by table, which rows are compared; all of the others.
+    """
+    return {
+        table.name: diff_tables(
+            before.table(table.name), after.table(table.name), _compared_by(job, table), which.get(table.name)
+        )
+        for table in job.tables
+    }
+
+
+def _compared_by(job: KeyedJob, table: OutputTable) -> tuple[str, ...]:
+    """Return the columns by which rows of a table are compared; several may have the same values."""
+    time = job.row_times and job.row_times.of_table(table)
+    times = (job.event_time,) if time is None else time.meta.root_names()
+    return table.key or tuple(dict.fromkeys((*job.key, *times)))

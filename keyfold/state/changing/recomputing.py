@@ -31,7 +31,8 @@ from keyfold.lakehouse.files import remove_tree
 from keyfold.lakehouse.reading import scan_files
 from keyfold.runners import Runners
 from keyfold.state.changing.editing import plan_of_edit
-from keyfold.state.differences import Counts, Difference, diff_states, diff_tables
+from keyfold.state.changing.promoting import diff_generations
+from keyfold.state.differences import Counts, Difference, diff_states
 from keyfold.state.reading.reader import read_state
 
 ASIDE = "span-computed-again"
@@ -98,13 +99,10 @@ class RecomputedSpan:
     @cached_property
     def differences(self) -> Mapping[str, Difference]:
         """How each table, and the state, differs in the span, by its name."""
-        tables = {
-            table.name: diff_tables(
-                self.live.table(table.name), self.filled.table(table.name), self._key(table), self._which(table)
-            )
-            for table in self.job.tables
-            if table.role != "changes"
-        }
+        which = {table.name: self._which(table) for table in self.job.tables if table.role != "changes"}
+        of_tables = diff_generations(self.job, self.live, self.filled, which)
+        # What changes is written to a table of changes, and not computed again.
+        tables = {name: difference for name, difference in of_tables.items() if name in which}
         if (which := self._which_state) is None:
             return tables
         before, after = (read_state(self.lakehouse, self.job, generation=name) for name in (self.live.name, ASIDE))
@@ -190,12 +188,6 @@ class RecomputedSpan:
         if not self.has_open_rows or times is None or times.of_state is None:
             return None
         return within(times.of_state, self.since, self.until)
-
-    def _key(self, table: OutputTable) -> tuple[str, ...]:
-        """Return the columns by which rows of a table are compared: a key may have several rows of a time."""
-        time = self.job.row_times and self.job.row_times.of_table(table)
-        columns = () if time is None else time.meta.root_names()
-        return table.key or tuple(dict.fromkeys((*self.job.key, *columns)))
 
     def _rows(self, generation: Generation, table: OutputTable) -> pl.LazyFrame:
         folder, which = generation.table(table.name), self._which(table)

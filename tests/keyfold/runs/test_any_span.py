@@ -16,6 +16,7 @@ from keyfold.keyed.job_run import RunOptions, watermark
 from keyfold.operators import Calendar, Lateness, count, sum, windows
 from keyfold.runners import Runners
 from keyfold.runs.reprocess import reprocess
+from keyfold.state.changing.promoting import try_job
 from tests.examples import examples
 from tests.keyfold.runs.spans import EDGES, MOMENT, WHY, in_span, right, stored, wrong
 from tests.lake import Lake
@@ -111,10 +112,15 @@ def test_a_span_is_what_plain_python_says_and_all_else_stays(
     )
 
 
-def check(lake, settings, shape, unit, parts, more, edges, *, tiny, unread):
-    since, until = (None if edge is None else START + edge[0] * 10 * unit + edge[1] for edge in edges)
+def bounds_of(since, until, unit):
+    since, until = (None if edge is None else START + edge[0] * 10 * unit + edge[1] for edge in (since, until))
     if since is not None and until is not None and since >= until:
-        since, until = until, since + MOMENT
+        return until, since + MOMENT
+    return since, until
+
+
+def check(lake, settings, shape, unit, parts, more, edges, *, tiny, unread):
+    since, until = bounds_of(*edges, unit)
     options = RunOptions(max_bytes_per_batch=1 if tiny else 128 << 20)
     old, new = (job_of(settings, price) for price in (wrong, right))
     for part in parts:
@@ -159,3 +165,32 @@ def check(lake, settings, shape, unit, parts, more, edges, *, tiny, unread):
         if in_span(key[1], since, until) and "every" not in settings:
             assert worth == n * right(1), key
     return result
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+@examples(40, shrinks=False)
+@given(events=EVENTS, since=EDGES, until=EDGES)
+def test_a_branch_of_a_span_differs_in_the_windows_of_its_events_alone(tmp_path_factory, kind, events, since, until):
+    settings, shape, unit = SHAPES[kind]
+    lake = Lake(tmp_path_factory.mktemp("home") / "home", Runners("local"))
+    since, until = bounds_of(since, until, unit)
+    put(lake, events, unit)
+    lake.run(job_of(settings, wrong))
+    trials = [
+        try_job(lake.lakehouse, job_of(settings, price), price.__name__, since=since, until=until, runners=lake.session)
+        for price in (wrong, right)
+    ]
+    same, other = ({name: table.summary() for name, table in trial.tables.items()} for trial in trials)
+    assert all(counts.is_equal for counts in same.values())
+    reached = trials[0].run.watermark
+    windows_over = expected(events, shape, unit, reached or START, right)
+    inside = [
+        key
+        for key, (end, *_) in windows_over.items()
+        if in_span(key[1], since, None) and (until is None or end <= until)
+    ]
+    assert (other["sales"].added, other["sales"].removed) == (0, 0)
+    # Open windows are shown too, where they are.
+    assert (
+        other["sales"].changed >= len(inside) if kind == "shown while open" else other["sales"].changed == len(inside)
+    )
