@@ -24,7 +24,7 @@ from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.runners import Runners
 from keyfold.session import SparkSettings, build_session
-from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.seeding import SeedSource, seed_job
 
 CELLS = [
     (10_000_000, 512, 1_000),
@@ -57,7 +57,7 @@ def measure(folder: Path, keys: int, key_groups: int, events: int, runner: Liter
     seeded = time.monotonic() - began
     largest = _book(lakehouse, keys, events)
     generation = live_generation(lakehouse, job.name)
-    assert generation is not None  # noqa: S101 - the bootstrap has made it
+    assert generation is not None  # noqa: S101 - seeding has made it
     state = Path(str(generation.folder / "state"))
     # Memory is sampled only now, since building the state needs more than working with it.
     memory = PeakMemory(os.getpid())
@@ -81,7 +81,7 @@ def measure(folder: Path, keys: int, key_groups: int, events: int, runner: Liter
     )
     print(
         f"{runner:>5} {keys:>11,} keys {key_groups:>6,} groups {events:>9,} events: {_median(walls):.2f} s, {_median(used):.2f} processor s, state "
-        f"{written / 1e6:,.2f} MB a batch, peak {peak / 2**30:.1f} GiB; bootstrap {seeded:.1f} s"
+        f"{written / 1e6:,.2f} MB a batch, peak {peak / 2**30:.1f} GiB; seeding {seeded:.1f} s"
     )
 
 
@@ -97,10 +97,10 @@ def _seed(runners: Runners, lakehouse: Lakehouse, source: Path, keys: int, key_g
     source.mkdir()
     for first in range(0, keys, _KEYS_A_FILE):
         first_state(first, min(first + _KEYS_A_FILE, keys)).write_parquet(source / f"{first:012d}.parquet")
-    made = bootstrap(
+    made = seed_job(
         lakehouse,
         balances(key_groups),
-        Bootstrap(str(source), watermark=START, read_from="latest"),
+        SeedSource(str(source), watermark=START, read_from="latest"),
         yes=True,
         runners=runners,
     )

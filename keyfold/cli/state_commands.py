@@ -7,7 +7,7 @@ import typer
 
 from keyfold.cli.options import as_command, look_up
 from keyfold.cli.state_reading import FORMS, LIVE, all_jobs, list_, read, state_rows, stats
-from keyfold.cli.state_tools import Job, Yes, bootstrap, edit, following, move, require_lakehouse
+from keyfold.cli.state_tools import Job, Yes, edit, following, move, require_lakehouse, seed
 from keyfold.cli.terminal import report
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job.contract import KeyedJob
@@ -64,5 +64,5 @@ def _diff(lakehouse: Lakehouse, job: KeyedJob | str, before: str, after: str) ->
     return diff_states(state_before, state_rows(lakehouse, job, after))
 
 
-for function in (read, list_, stats, diff, bootstrap, move, prune, edit):
+for function in (read, list_, stats, diff, seed, move, prune, edit):
     app.command(function.__name__.rstrip("_"))(as_command(function))

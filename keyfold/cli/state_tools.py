@@ -1,4 +1,4 @@
-"""`keyfold state bootstrap|move|edit` and `keyfold plan|try|promote`: the tools that change the state of a job."""
+"""`keyfold state seed|move|edit` and `keyfold plan|try|promote`: the tools that change the state of a job."""
 
 import getpass
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from keyfold.runs.chains import consumers_of, promote_with_consumers
 from keyfold.runs.jobs import JobRun, own_parameters, run_summary
 from keyfold.state.changing import editing, moving, promoting
 from keyfold.state.differences import Counts
-from keyfold.state.making import bootstrap as seeding
+from keyfold.state.making import seeding
 from keyfold.times import parse_time
 
 _SHOWN = 5
@@ -57,7 +57,7 @@ def author_of(who: str | None, why: str) -> Author:
         return Author(getpass.getuser() if who is None else who, why)
 
 
-def bootstrap(
+def seed(
     job: Job,
     lakehouse: Lakehouse,
     source: Annotated[
@@ -86,10 +86,10 @@ def bootstrap(
     """Seed a new generation of a job from a table; the next run continues from it."""
     with usage_faults():
         at, version = parse_time("--watermark", watermark), _version(from_version)
-        wanted = seeding.Bootstrap(source, dict(given_pairs("--map", mapping)), at, version)
+        wanted = seeding.SeedSource(source, dict(given_pairs("--map", mapping)), at, version)
     keyed_job = build_live_job(lakehouse, job, param)
     with working(lakehouse, job) as run_arguments:
-        seeded = seeding.bootstrap(lakehouse, keyed_job, wanted, yes=yes, runners=run_arguments["runners"])
+        seeded = seeding.seed_job(lakehouse, keyed_job, wanted, yes=yes, runners=run_arguments["runners"])
     report(seeded, **following(yes))
 
 

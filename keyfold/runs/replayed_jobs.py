@@ -39,11 +39,11 @@ def check_can_be_replayed(lakehouse: Lakehouse, jobs: Sequence[KeyedJob]) -> Non
     """Check that a refresh of jobs loses nothing that is not in their inputs."""
     for job in jobs:
         origin = live_of(lakehouse, job).origin
-        if origin is not None and (origin.how == "bootstrap" or origin.events_skipped):
+        if origin is not None and (origin.how == "seed" or origin.events_skipped):
             raise KeyfoldError(
                 f"job {job.name} began with state from {origin.what}, which a refresh does not have. Take the rows out of that "
                 f"source, give the seed up with `{lakehouse.command('run', job.name, '--full-refresh')}`, repeat this command, "
-                "and then seed the job again with `keyfold state bootstrap`"
+                "and then seed the job again with `keyfold state seed`"
             )
 
 

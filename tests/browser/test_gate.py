@@ -128,7 +128,12 @@ def test_a_name_that_is_made_to_lead_to_this_machine_is_refused(page: Page, guar
     )
     assert called == 403
     with httpx.Client(trust_env=False) as client:
-        assert client.get(guarded.link.replace("/asset-groups?", "/runs?"), headers={"Host": "rebound.example"}).status_code == 403
+        assert (
+            client.get(
+                guarded.link.replace("/asset-groups?", "/runs?"), headers={"Host": "rebound.example"}
+            ).status_code
+            == 403
+        )
 
 
 def test_a_link_from_elsewhere_asks_for_one_click_more(page: Page, guarded: ServedDagster):

@@ -10,7 +10,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.seeding import SeedSource, seed_job
 from tests.keyfold.keyed.toy_jobs import totals
 from tests.lake import Lake
 
@@ -63,8 +63,8 @@ def test_a_job_is_seeded_with_the_state_of_a_spark_query(checkpoint, tmp_path, m
     assert sorted(pl.read_parquet("seed/*.parquet").rows()) == [("ann", 15), ("bob", 3)]
     lake = Lake(tmp_path / "home")
     lake.click(("ann", 1))
-    bootstrap(lake.lakehouse, totals(), Bootstrap("seed", read_from="latest"), yes=True, runners=lake.session)
+    seed_job(lake.lakehouse, totals(), SeedSource("seed", read_from="latest"), yes=True, runners=lake.session)
     lake.click(("ann", 20), ("cat", 21))
     lake.run(totals())
     assert lake.rows("totals", "user", "clicks") == [("ann", 16), ("cat", 1)]
-    assert "keyfold state bootstrap JOB --from seed" in PAGE.read_text()
+    assert "keyfold state seed JOB --from seed" in PAGE.read_text()

@@ -1,4 +1,4 @@
-"""Make a generation: `fill` is the one way, for a first run, a refresh, a branch, a move and a bootstrap.
+"""Make a generation: `fill` is the one way, for a first run, a refresh, a branch, a move and a seed.
 
 First come empty tables, then the generation's record (a folder without one is no generation), then the tables and the state that
 its source gives, and its clock. Nothing of it is live: a generation that was cut off is removed by the next one.

@@ -192,7 +192,7 @@ class TableRows:
     @property
     def origin(self) -> Origin:
         """Names the table. Events before the positions are never read: conservation must not count them."""
-        return Origin("bootstrap", self.name, events_skipped=self.skipped, events_seeded=self.events)
+        return Origin("seed", self.name, events_skipped=self.skipped, events_seeded=self.events)
 
     def begin(self, job: KeyedJob, generation: Generation) -> Beginning:
         """Write the rows to a file that tasks can read."""
@@ -202,7 +202,7 @@ class TableRows:
             rows.sink_parquet(opened, compression="lz4", statistics=False, row_group_size=ROWS_A_GROUP)
         read = _StagedRows(file, scan_parquet(file).select(pl.len()).collect().item())
         seed = Seed(
-            origin=f"bootstrap of {self.name}",
+            origin=f"seed of {self.name}",
             state_rows=read.rows,
             state_bytes=file.stat().st_size,
             events=self.events,

@@ -238,7 +238,7 @@ def computed_again(
     """
     times, reached = job.row_times, watermark(live)
     assert times is not None  # noqa: S101 - `check_has_row_times` comes first
-    if live.origin is not None and (live.origin.how == "bootstrap" or live.origin.events_skipped):
+    if live.origin is not None and (live.origin.how == "seed" or live.origin.events_skipped):
         raise KeyfoldError(
             f"job {job.name} began with state from {live.origin.what}, whose events are not all in its inputs: no span of its rows can be "
             "computed again"

@@ -17,7 +17,7 @@ from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.lakehouse.file_changes import forget
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.runs.event_changes import erase
-from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.seeding import SeedSource, seed_job
 from tests.folders import files_that_hold
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.job_histories import put
@@ -47,7 +47,7 @@ def test_a_seed_would_be_lost_so_the_way_on_is_told_first(without_spark, lakehou
     land(("ann", 1), ("evangeline", 2))
     seed = tmp_path / "seed.jsonl"
     seed.write_text('{"ann":{"window":"2026-01-01T00:00:00Z","clicks":5,"deadline":"2026-01-01T00:10:00Z"}}')
-    bootstrap(lakehouse, windows(), Bootstrap(str(seed), read_from=read_from), yes=True, runners=without_spark)
+    seed_job(lakehouse, windows(), SeedSource(str(seed), read_from=read_from), yes=True, runners=without_spark)
     for is_tried in (True, False):
         with pytest.raises(KeyfoldError, match=r"began with state from .*seed.jsonl.*--full-refresh"):
             erase(lakehouse, CLICKS, [windows()], *EVA, yes=not is_tried, runners=without_spark)

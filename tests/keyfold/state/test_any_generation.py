@@ -19,7 +19,7 @@ from keyfold.keyed.state_parts.part_rows import Sizes
 from keyfold.runners import Runners
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
-from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.seeding import SeedSource, seed_job
 from keyfold.state.reading.export import write_state
 from keyfold.state.reading.reader import read_state
 from tests.examples import examples
@@ -37,7 +37,7 @@ CHANGES = st.one_of(
     st.tuples(st.just("edit"), st.lists(USERS, min_size=1, max_size=3), st.integers(0, 9)),
     st.tuples(st.just("remove"), st.lists(USERS, min_size=1, max_size=3)),
     st.tuples(st.just("move"), st.integers(1, 9), st.integers(1, 5)),
-    st.tuples(st.just("bootstrap")),
+    st.tuples(st.just("seed")),
     st.tuples(st.just("refresh")),
 )
 
@@ -85,11 +85,11 @@ class Changing:
         assert (moved.rows_before, moved.rows) == (len(self.state), len(self.state))
         assert moved.generation.partitions == partitions
 
-    def bootstrap(self):
+    def seed(self):
         to = self.lake.lakehouse.home.parent / f"export-{next(self.exports)}"
         write_state(read_state(self.lake.lakehouse, self.job), to)
         if self.state:
-            bootstrap(self.lake.lakehouse, self.job, Bootstrap(str(to)), yes=True, runners=self.runners)
+            seed_job(self.lake.lakehouse, self.job, SeedSource(str(to)), yes=True, runners=self.runners)
 
     def refresh(self):
         self.lake.run(self.job, FullRefresh())
@@ -134,7 +134,7 @@ def test_each_change_is_the_same_on_spark(spark, tmp_path):
     changes = [
         ("edit", ["a", "c"], 7),
         ("move", 7, 3),
-        ("bootstrap",),
+        ("seed",),
         ("remove", ["b"]),
         ("run", clicks),
         ("edit", ["b"], 1),
@@ -155,8 +155,8 @@ def test_rows_of_a_key_stay_in_the_order_of_their_table(lake, monkeypatch, tmp_p
         orient="row",
     )
     kept.write_parquet(tmp_path / "rows.parquet")
-    source = Bootstrap(str(tmp_path / "rows.parquet"), read_from="latest")
-    bootstrap(lake.lakehouse, job, source, yes=True, runners=lake.session)
+    source = SeedSource(str(tmp_path / "rows.parquet"), read_from="latest")
+    seed_job(lake.lakehouse, job, source, yes=True, runners=lake.session)
     assert_in_the_order_of(kept, read_state(lake.lakehouse, job).polars())
     move(lake.lakehouse, job, 3, yes=True, runners=lake.session)
     assert_in_the_order_of(kept, read_state(lake.lakehouse, job).polars())

@@ -18,7 +18,7 @@ from keyfold.runs.event_changes import erase
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from keyfold.state.changing.promoting import promote
-from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.seeding import SeedSource, seed_job
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.local_state import land, live
 from tests.shop import CLICKS
@@ -82,7 +82,7 @@ def ran(lakehouse, ran_before):
 def seed(tmp_path, name, content, **given):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return Bootstrap(str(path), **given)
+    return SeedSource(str(path), **given)
 
 
 PARQUET = "seed.parquet cannot be read: .*; nothing was changed"
@@ -127,7 +127,7 @@ ANN = '{"user": "ann"}'
 def test_what_cannot_be_state_seeds_nothing(without_spark, ran, tmp_path, name, content, given, why):
     for yes in (False, True):
         with Refused(ran, why):
-            bootstrap(ran, windows(), seed(tmp_path, name, content, **given), yes=yes, runners=without_spark)
+            seed_job(ran, windows(), seed(tmp_path, name, content, **given), yes=yes, runners=without_spark)
 
 
 def test_a_delta_table_that_lost_a_file_seeds_nothing(without_spark, ran, tmp_path):
@@ -136,13 +136,13 @@ def test_a_delta_table_that_lost_a_file_seeds_nothing(without_spark, ran, tmp_pa
     (file,) = folder.glob("*.parquet")
     file.unlink()
     with Refused(ran, f"seeds cannot be read: .*{file.name}"):
-        bootstrap(ran, windows(), Bootstrap(str(folder)), yes=True, runners=without_spark)
+        seed_job(ran, windows(), SeedSource(str(folder)), yes=True, runners=without_spark)
 
 
 def test_a_seed_whose_events_were_never_ingested_says_what_to_do(without_spark, lakehouse, tmp_path):
     wanted = seed(tmp_path, "seed.jsonl", '{"user": "ann"}')
     with pytest.raises(KeyfoldError, match=r"events.clicks, which is not in .*keyfold ingest clicks"):
-        bootstrap(lakehouse, windows(), wanted, yes=True, runners=without_spark)
+        seed_job(lakehouse, windows(), wanted, yes=True, runners=without_spark)
 
 
 def damage_a_partition(generation):

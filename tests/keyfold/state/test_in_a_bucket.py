@@ -7,7 +7,7 @@ import pytest
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
-from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.seeding import SeedSource, seed_job
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.local_state import land, live, tables
 
@@ -22,7 +22,7 @@ def test_a_job_goes_on_from_the_state_that_it_was_seeded_with(without_spark, lak
     run_job(lakehouse, windows(), runners=without_spark)
     seed = {"user": "zoe", "window": "2026-01-01T00:20:00Z", "clicks": 5, "deadline": "2026-01-01T00:30:00Z"}
     (tmp_path / "seed.jsonl").write_text(json.dumps(seed))
-    made = bootstrap(lakehouse, windows(), Bootstrap(str(tmp_path / "seed.jsonl")), yes=True, runners=without_spark)
+    made = seed_job(lakehouse, windows(), SeedSource(str(tmp_path / "seed.jsonl")), yes=True, runners=without_spark)
     assert made.generation == live(lakehouse).name == "generation-0002"
     land(lakehouse, ("zoe", 21), ("dan", 25))
     run_job(lakehouse, windows(), Incremental(advance_to=minutes(90)), runners=without_spark)

@@ -10,7 +10,7 @@ from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.changing.moving import move
 from keyfold.state.changing.promoting import promote
-from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.seeding import SeedSource, seed_job
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.local_state import copied, land, live, tables
 from tests.power_cuts import points_of
@@ -25,11 +25,11 @@ def seed(without_spark, lakehouse):
     path.write_text(
         '{"user": "zoe", "window": "2026-01-01T00:20:00Z", "clicks": 5, "deadline": "2026-01-01T00:30:00Z"}'
     )
-    bootstrap(lakehouse, windows(), Bootstrap(str(path)), yes=True, runners=without_spark)
+    seed_job(lakehouse, windows(), SeedSource(str(path)), yes=True, runners=without_spark)
 
 
 WRITERS = {
-    "bootstrap": (seed, windows()),
+    "seed": (seed, windows()),
     "move": (lambda without_spark, lakehouse: move(lakehouse, MOVED, yes=True, runners=without_spark), MOVED),
     "promote": (lambda without_spark, lakehouse: promote(lakehouse, "windows", "again"), windows()),
 }
@@ -57,7 +57,7 @@ def after(name):
 @pytest.mark.parametrize(
     ("write", "job", "points_tried"),
     [
-        pytest.param(*WRITERS["bootstrap"], slice(0, None, 2), id="bootstrap"),
+        pytest.param(*WRITERS["seed"], slice(0, None, 2), id="seed"),
         pytest.param(*WRITERS["move"], slice(1, None, 2), id="move"),
         pytest.param(*WRITERS["promote"], slice(None), id="promote"),
     ],

@@ -15,8 +15,8 @@ from keyfold.keyed.job.step import Step
 from keyfold.keyed.job_run import run_job
 from keyfold.state.changing.migrating import migrate
 from keyfold.state.changing.moving import move, plan_change
-from keyfold.state.making.bootstrap import Bootstrap, bootstrap
 from keyfold.state.making.mapping import StateMapping, as_state
+from keyfold.state.making.seeding import SeedSource, seed_job
 from keyfold.state.making.sources import open_source
 from keyfold.stream import TIMESTAMP
 from tests.keyfold.keyed.toy_jobs import windows, windows_step
@@ -88,8 +88,8 @@ def kept(lakehouse, job):
 def begin(spark, lakehouse, land, minutes, job):
     """A live generation that has the kept state of a job's version."""
     land(("eve", -60))
-    seed = Bootstrap(str(STATES / f"windows-v{job.state.version}.jsonl"), watermark=minutes(5), read_from="latest")
-    bootstrap(lakehouse, job, seed, yes=True, runners=spark)
+    seed = SeedSource(str(STATES / f"windows-v{job.state.version}.jsonl"), watermark=minutes(5), read_from="latest")
+    seed_job(lakehouse, job, seed, yes=True, runners=spark)
 
 
 @pytest.mark.parametrize("born", [FIRST_JOB, SECOND_JOB], ids=["of version 1", "of version 2"])

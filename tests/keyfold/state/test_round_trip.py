@@ -12,7 +12,7 @@ from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job_run import RunSummary, run_job
 from keyfold.lakehouse import Lakehouse
 from keyfold.state.changing.moving import move
-from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.seeding import SeedSource, seed_job
 from keyfold.state.reading.reader import read_state
 from keyfold.state.rows.lines import json_lines
 from keyfold.testing import combined
@@ -119,7 +119,7 @@ def test_state_that_is_read_and_seeded_goes_on_as_if_it_had_never_stopped(tmp_pa
     path = tmp_path / "state.jsonl"
     # As `keyfold state read --to` writes it.
     path.write_text("".join(f"{line}\n" for line in json_lines(read)))
-    told = bootstrap(seeded, job, Bootstrap(str(path)), yes=True, runners=LOCAL)
+    told = seed_job(seeded, job, SeedSource(str(path)), yes=True, runners=LOCAL)
     assert (told.checked.rows, told.new_rows, told.checked.left_empty) == (read.height, 0, ())
     assert told.checked.events == whole.begun_with.totals.open_events
     assert_frame_equal(state_of(seeded, job), state_of(whole.begun, job), check_row_order=False, check_exact=True)

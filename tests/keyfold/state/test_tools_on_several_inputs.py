@@ -19,7 +19,7 @@ from keyfold.lakehouse.files import remove_tree
 from keyfold.runs.event_changes import erase
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
-from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.seeding import SeedSource, seed_job
 from keyfold.stream import TIMESTAMP
 from tests.folders import files_that_hold
 from tests.shop import CARD, MINUTE, NOON, ORDER, ORDERS, PAYMENT, PAYMENTS, orders, payments
@@ -74,8 +74,8 @@ def test_a_seeded_job_goes_on_behind_what_its_state_has_seen_of_each_input(home,
     home.land(PAYMENTS, payments(("a", 5, 4)))
     state = {"card": ["a"], "at": [NOON], "kind": ["order"], "amount": [None], "deadline": [NOON + 60 * MINUTE]}
     pl.DataFrame(state, schema_overrides={"amount": pl.Int64}).write_parquet(tmp_path / "state.parquet")
-    wanted = Bootstrap(str(tmp_path / "state.parquet"), watermark=NOON, read_from="latest")
-    told = bootstrap(home.lakehouse, home.job, wanted, yes=True, runners=without_spark)
+    wanted = SeedSource(str(tmp_path / "state.parquet"), watermark=NOON, read_from="latest")
+    told = seed_job(home.lakehouse, home.job, wanted, yes=True, runners=without_spark)
     assert (told.checked.rows, told.new_rows, sorted(told.versions)) == (1, 0, ["events.orders", "events.payments"])
     home.land(PAYMENTS, payments(("a", 30, 7)))
     home.run()
@@ -84,7 +84,7 @@ def test_a_seeded_job_goes_on_behind_what_its_state_has_seen_of_each_input(home,
     assert counted(home) == [("a", NOON, 1, 1, 7)]
     assert home.done.total_events == 2
     with pytest.raises(Misconfigured, match="a version is one table's: give `latest`"):
-        bootstrap(home.lakehouse, home.job, replace(wanted, read_from=1), yes=True, runners=without_spark)
+        seed_job(home.lakehouse, home.job, replace(wanted, read_from=1), yes=True, runners=without_spark)
 
 
 def test_by_arrival_every_stream_goes_by_when_its_events_came(home):

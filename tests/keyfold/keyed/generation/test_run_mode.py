@@ -7,7 +7,7 @@ import pytest
 
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
-from keyfold.state.making.bootstrap import Bootstrap
+from keyfold.state.making.seeding import SeedSource
 from keyfold.times import END
 
 
@@ -18,7 +18,7 @@ def test_a_replay_of_no_time_is_refused():
 
 
 @pytest.mark.parametrize(
-    "make", [Incremental, FullRefresh, partial(Replay, "branch", None, None), partial(Bootstrap, "table", {})]
+    "make", [Incremental, FullRefresh, partial(Replay, "branch", None, None), partial(SeedSource, "table", {})]
 )
 def test_event_time_is_moved_by_hand_no_further_than_later_times_can_follow(make):
     with pytest.raises(KeyfoldError, match="never goes back"):

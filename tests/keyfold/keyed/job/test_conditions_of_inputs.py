@@ -21,7 +21,7 @@ from keyfold.operators import Last, Lateness, count, rows, totals
 from keyfold.operators import windows as windows_of
 from keyfold.runs.event_changes import erase
 from keyfold.state.changing.moving import plan_change
-from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.seeding import SeedSource, seed_job
 from keyfold.stream import Stream
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.shop import CLICK, START
@@ -161,10 +161,10 @@ def test_what_a_condition_leaves_out_is_counted_and_a_lost_event_shows(lake, lak
     pl.DataFrame({"user": ["ann"], "window": [START], "clicks": [5], "deadline": [START]}).write_parquet(
         tmp_path / "state.parquet"
     )
-    told = bootstrap(
+    told = seed_job(
         lakehouse,
         buys(),
-        Bootstrap(str(tmp_path / "state.parquet"), read_from="latest"),
+        SeedSource(str(tmp_path / "state.parquet"), read_from="latest"),
         yes=True,
         runners=lake.session,
     )

@@ -18,7 +18,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.step import Step
 from keyfold.keyed.job_run import RunOptions
 from keyfold.operators import count, totals
-from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.seeding import SeedSource, seed_job
 from keyfold.state.reading.reader import read_state
 from keyfold.stream import TIMESTAMP, Stream
 from tests.examples import examples
@@ -179,7 +179,7 @@ def test_state_is_read_and_seeded_and_what_it_begins_behind_is_counted_in_copies
     assert sorted(state.select("tag", "posts").rows()) == [("a", 1), ("b", 2)]
     state.write_parquet(tmp_path / "state.parquet")
     land((2, ["c", "a"]), (3, []))
-    told = bootstrap(lakehouse, tags(), Bootstrap(str(tmp_path / "state.parquet")), yes=True, runners=lake.session)
+    told = seed_job(lakehouse, tags(), SeedSource(str(tmp_path / "state.parquet")), yes=True, runners=lake.session)
     origin = lake.live("tags").origin
     assert origin is not None
     assert (origin.events_skipped, origin.events_seeded, told.new_rows) == (3, 3, 3)

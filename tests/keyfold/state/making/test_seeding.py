@@ -12,7 +12,7 @@ from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse.foreign import check_files_are_inside
-from keyfold.state.making.bootstrap import Bootstrap, bootstrap
+from keyfold.state.making.seeding import SeedSource, seed_job
 from keyfold.state.making.sources import open_source
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.shop import START
@@ -38,16 +38,16 @@ def test_a_look_leaves_everything_as_it_was_and_the_journal_says_what_was_seeded
     land(("ann", 1))
     path = tmp_path / "seed.jsonl"
     path.write_text('{"user": "ann", "window": "2026-01-01T00:00:00Z", "clicks": 2}\n')
-    told = bootstrap(lakehouse, windows(), Bootstrap(str(path), read_from="start"), runners=without_spark)
+    told = seed_job(lakehouse, windows(), SeedSource(str(path), read_from="start"), runners=without_spark)
     assert told.generation is None
     assert (told.new_rows, told.checked.left_empty, told.checked.timers) == (1, ("deadline",), {"deadline": 0})
     assert told.sample["user"].to_list() == ["ann"]
     assert live_generation(lakehouse, "windows") is None
     assert not lakehouse.job("windows").exists()
-    bootstrap(lakehouse, windows(), Bootstrap(str(path), read_from="start"), yes=True, runners=without_spark)
+    seed_job(lakehouse, windows(), SeedSource(str(path), read_from="start"), yes=True, runners=without_spark)
     live = live_generation(lakehouse, "windows")
     assert live is not None
-    assert live.journal.history(9)[0].read.startswith(f"bootstrap of {path}: 1 row of state; ")
+    assert live.journal.history(9)[0].read.startswith(f"seed of {path}: 1 row of state; ")
 
 
 def test_rows_of_which_a_key_has_one_are_held_to_it(lakehouse, without_spark, land, tmp_path):
@@ -55,10 +55,10 @@ def test_rows_of_which_a_key_has_one_are_held_to_it(lakehouse, without_spark, la
     path = tmp_path / "seed.jsonl"
     path.write_text('{"user": "ann"}\n{"user": "bob"}\n{"user": "ann"}')
     with pytest.raises(KeyfoldError, match=r"at most one such row for each user, but ann has rows 1, 3"):
-        bootstrap(
+        seed_job(
             lakehouse,
             windows(one_per_key=pl.lit(True)),
-            Bootstrap(str(path), read_from="latest"),
+            SeedSource(str(path), read_from="latest"),
             yes=True,
             runners=without_spark,
         )
@@ -69,13 +69,13 @@ def test_a_job_that_never_ran_must_be_told_where_to_read_on(lakehouse, without_s
     path = tmp_path / "seed.jsonl"
     path.write_text('{"user": "ann"}')
     with pytest.raises(KeyfoldError, match="--from-version"):
-        bootstrap(lakehouse, windows(), Bootstrap(str(path)), yes=True, runners=without_spark)
+        seed_job(lakehouse, windows(), SeedSource(str(path)), yes=True, runners=without_spark)
 
 
 def test_a_source_that_is_not_there_is_told_with_those_that_are(lakehouse, without_spark, land):
     land(("ann", 1))
     with pytest.raises(KeyfoldError, match=r"neither a path nor a table of .*events.clicks"):
-        bootstrap(lakehouse, windows(), Bootstrap("events.klicks"), yes=True, runners=without_spark)
+        seed_job(lakehouse, windows(), SeedSource("events.klicks"), yes=True, runners=without_spark)
 
 
 def test_a_partitioned_delta_table_is_a_seed_with_its_partition_columns(
@@ -84,10 +84,10 @@ def test_a_partitioned_delta_table_is_a_seed_with_its_partition_columns(
     land(("ann", 1))
     seeds = open_windows(("ann", 0, 2), ("zoë / %41", 0, 5)).with_columns(deadline=pl.lit(minutes(10).isoformat()))
     write_deltalake(str(tmp_path / "a table"), seeds, partition_by=["who"])
-    bootstrap(
+    seed_job(
         lakehouse,
         windows(),
-        Bootstrap(str(tmp_path / "a table"), MAPPING, read_from="latest"),
+        SeedSource(str(tmp_path / "a table"), MAPPING, read_from="latest"),
         yes=True,
         runners=without_spark,
     )

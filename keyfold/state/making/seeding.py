@@ -34,7 +34,7 @@ _SAMPLE = 5
 
 
 @dataclass(frozen=True)
-class Bootstrap:
+class SeedSource:
     """The state to seed a job with.
 
     Attributes:
@@ -57,8 +57,8 @@ class Bootstrap:
 
 
 @dataclass(frozen=True)
-class Bootstrapped:
-    """The result of a bootstrap, or what it would be.
+class Seeded:
+    """The result of seeding, or what it would be.
 
     Attributes:
         job: name of the job.
@@ -79,9 +79,7 @@ class Bootstrapped:
     sample: pl.DataFrame
 
 
-def bootstrap(
-    lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, *, yes: bool = False, runners: Runners
-) -> Bootstrapped:
+def seed_job(lakehouse: Lakehouse, job: KeyedJob, wanted: SeedSource, *, yes: bool = False, runners: Runners) -> Seeded:
     """Seed a new generation of a job from a table, and make it live in one step. The old generation stays, until `prune`.
 
     Without `yes`, the rows are only checked and counted. The tables of the new generation are empty at first: they have results of later runs only.
@@ -102,15 +100,15 @@ def bootstrap(
     skipped = _events_at(lakehouse, job, versions)
     new_rows = _events_at(lakehouse, job, _latest(lakehouse, job)) - skipped
     if not yes:
-        return Bootstrapped(job.name, None, checked, versions, watermark, new_rows, sample)
+        return Seeded(job.name, None, checked, versions, watermark, new_rows, sample)
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
         table = TableRows(wanted.source, rows, checked.events, skipped, positions, watermark)
         generation = fill(runners, lakehouse, job, table).generation
         go_live(lakehouse, generation)
-    return Bootstrapped(job.name, generation.name, checked, versions, watermark, new_rows, sample)
+    return Seeded(job.name, generation.name, checked, versions, watermark, new_rows, sample)
 
 
-def _positions(lakehouse: Lakehouse, job: KeyedJob, wanted: Bootstrap, live: Generation | None) -> dict[str, Position]:
+def _positions(lakehouse: Lakehouse, job: KeyedJob, wanted: SeedSource, live: Generation | None) -> dict[str, Position]:
     """Return the position after which each table is read; without tables that are read from their beginning."""
     tables = input_tables(lakehouse, job)
     for stream in job.streams:
@@ -151,7 +149,7 @@ def _position_at(name: str, table: Place, read_from: int | str) -> Position:
     return position_at(table, version)
 
 
-def _watermark(wanted: Bootstrap, live: Generation | None) -> datetime:
+def _watermark(wanted: SeedSource, live: Generation | None) -> datetime:
     if wanted.watermark is not None:
         return wanted.watermark
     carried = watermark_of(live) if live and wanted.read_from is None else None
