@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from keyfold.lakehouse.reading import read_table, scan_table
     from keyfold.project import Project, project_suites
     from keyfold.runners import Runners
-    from keyfold.runs import ingest, run
+    from keyfold.runs import explain, ingest, run
     from keyfold.schemas import field_of
     from keyfold.state.reading.reader import read_state
     from keyfold.state.rows.lines import json_lines
@@ -112,6 +112,7 @@ __all__ = [
     "build_job",
     "column",
     "declarations",
+    "explain",
     "field_of",
     "import_modules",
     "ingest",
@@ -206,7 +207,7 @@ _MODULES = {
         "project_suites",
     ),
     "keyfold.runners": ("Runners",),
-    "keyfold.runs": ("ingest", "run"),
+    "keyfold.runs": ("explain", "ingest", "run"),
     "keyfold.schemas": ("field_of",),
     "keyfold.state.reading.reader": ("read_state",),
     "keyfold.state.rows.lines": ("json_lines",),

@@ -28,6 +28,7 @@ GROUPS = {
     },
     "Tables": {
         "show": "keyfold.cli.show:show",
+        "explain": "keyfold.cli.explain:explain",
         "check": "keyfold.cli.whole_lakehouse:check",
         "erase": "keyfold.cli.event_tools:erase",
         "correct": "keyfold.cli.event_tools:correct",

@@ -1,6 +1,6 @@
 """Read and write a journal's folder: numbered plans and commit records, written durably. A bounded number is kept."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
@@ -161,14 +161,21 @@ class Journal(Generic[P, D]):
             number = unsealed((self.folder / name).read_bytes())[1] + 1
         write_durably(self.folder / name, sealed(record.model_dump_json().encode(), number))
 
-    def compact(self) -> None:
-        """Replace records of old batches by a line each, so that the journal's size is bounded."""
+    def compact(self, archive: Callable[[Sequence[tuple[P | None, D]]], None] | None = None) -> None:
+        """Replace records of old batches by a line each, so that the journal's size is bounded.
+
+        Args:
+            archive: keeps what is needed of plans and commit records for longer, before they are removed. It may get a batch twice.
+        """
         dones = self._numbers("done")
         # A hundred at once, since the whole history is rewritten each time.
         if len(dones) < 2 * KEPT:
             return
         old = dones[:-KEPT]
-        # After a crash before the removal, the history has these batches already.
+        # After a crash before the removal, the archive and the history have these batches already.
+        if archive is not None:
+            archive([(self.plan(batch), done) for batch in old if (done := self.done(batch)) is not None])
+            fail_point("journal: records archived")
         add_to_history(self.history_path, [self._describe(batch) for batch in old])
         fail_point("journal: history written")
         for batch in old:

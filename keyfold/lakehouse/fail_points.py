@@ -38,6 +38,7 @@ POINTS = (
     "going live: files linked",
     "going live: table replaced",
     "going live: one job",
+    "journal: records archived",
     "journal: history written",
     "journal: old records removed",
     "rebuild: one table moved",

@@ -5,6 +5,7 @@ there before is an error for readers of additions, since results from those rows
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -57,18 +58,21 @@ class Changes:
     Attributes:
         position: the table's position when it was read.
         files: data files in the order of their commits.
+        arrived: the newest arrival in them, by the statistics in the log; None where that does not say it.
     """
 
     position: Position
     files: tuple[DataFile, ...]
+    arrived: datetime | None = None
 
 
-def snapshot(table: Place, time: str) -> Changes:
+def snapshot(table: Place, time: str, arrival: str | None = None) -> Changes:
     """Return all files of a table's current version.
 
     Args:
         table: an existing Delta table.
         time: the column of times for `DataFile.first` and `last`.
+        arrival: the column of arrivals for `Changes.arrived`.
 
     Raises:
         KeyfoldError: the table is partitioned or has deletion vectors (Keyfold writes neither); or a log entry is empty or
@@ -95,10 +99,11 @@ def snapshot(table: Place, time: str) -> Changes:
         )
         for at in order
     ]
-    return Changes(position_at(table, delta.version()), tuple(files))
+    arrivals = columns.get(f"max.{arrival}", [])
+    return Changes(position_at(table, delta.version()), tuple(files), _newest(arrivals))
 
 
-def changes_since(table: Place, position: Position, time: str) -> Changes:
+def changes_since(table: Place, position: Position, time: str, arrival: str | None = None) -> Changes:
     """Return the files added to a table after a position; see `snapshot`.
 
     Raises:
@@ -106,6 +111,7 @@ def changes_since(table: Place, position: Position, time: str) -> Changes:
         OtherHistoryError, LogGoneError, KeyfoldError: as `positions.entries_since`.
     """
     files: dict[str, DataFile] = {}
+    arrivals: list[datetime | None] = []
     reached = position
     for reached, actions in entries_since(table, position):
         for action in actions:
@@ -124,8 +130,9 @@ def changes_since(table: Place, position: Position, time: str) -> Changes:
                 stats: dict[str, Any] = json.loads(added.get("stats") or "{}")
                 first, last = (_parsed(stats.get(end, {}).get(time)) for end in ("minValues", "maxValues"))
                 path = unquote(added["path"])
+                arrivals.append(_parsed(stats.get("maxValues", {}).get(arrival)))
                 files[path] = _data_file(table, time, path, added["size"], stats.get("numRecords"), first, last)
-    return Changes(reached, tuple(files.values()))
+    return Changes(reached, tuple(files.values()), _newest(arrivals))
 
 
 def added_since(table: Place, position: Position) -> list[str]:
@@ -201,6 +208,10 @@ def _from_footer(path: Place, time: str) -> tuple[int, datetime | None, datetime
         rows = file.metadata.num_rows
         times = pl.Series(pl.from_arrow(file.read([time], use_threads=False).column(0)))
     return rows, cast(datetime | None, times.min()), cast(datetime | None, times.max())
+
+
+def _newest(times: Iterable[datetime | None]) -> datetime | None:
+    return max((time for time in times if time is not None), default=None)
 
 
 def _parsed(text: str | None) -> datetime | None:

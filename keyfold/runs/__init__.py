@@ -12,12 +12,14 @@ from keyfold.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_with_consumers
+    from keyfold.runs.explaining.explain import explain
     from keyfold.runs.ingests import ingest, ingest_continuously
     from keyfold.runs.jobs import JobRun, run, run_continuously
 
 __all__ = [
     "JobRun",
     "consumers_of",
+    "explain",
     "ingest",
     "ingest_continuously",
     "promote_with_consumers",
@@ -28,6 +30,7 @@ __all__ = [
 
 _MODULES = {
     "keyfold.runs.chains": ("consumers_of", "promote_with_consumers", "refresh_with_consumers"),
+    "keyfold.runs.explaining.explain": ("explain",),
     "keyfold.runs.ingests": ("ingest", "ingest_continuously"),
     "keyfold.runs.jobs": ("JobRun", "run", "run_continuously"),
 }

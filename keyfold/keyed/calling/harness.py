@@ -76,11 +76,22 @@ class TestHarness:
         watermarks = dict(self._reached)
         self._look_up(events)
         clock = Clock(previous_watermark, self.watermark, processing_time, self._responses, watermarks, self._lookups)
-        played = count(came, job.events)
+        return self.batch_at(clock, came)
+
+    def batch_at(self, clock: Clock, events: pl.DataFrame) -> Called:
+        """Run one batch at a clock, such as a journal has it.
+
+        Args:
+            clock: its clock; the watermark is never before the one of the batch before.
+            events: events in the job's columns (`KeyedJob.columns`).
+        """
+        job = self._job
+        self.watermark = clock.watermark
+        played = count(events, job.events)
         try:
-            needed, others = parted(job, self.state, came, clock)
-            called = call_step(job, needed, came, clock)
-            keys = pl.concat([needed.select(job.key), came.select(job.key)])
+            needed, others = parted(job, self.state, events, clock)
+            called = call_step(job, needed, events, clock)
+            keys = pl.concat([needed.select(job.key), events.select(job.key)])
             strange = called.changed_keys(job).join(keys, on=job.key, how="anti")
             if strange.height:
                 refuse_other_keys(job, strange)

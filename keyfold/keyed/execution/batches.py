@@ -129,7 +129,7 @@ class Batches:
         """Commit the tables of a batch, and remove what no later batch needs."""
         commit(self._runners, self._job, self._generation, record)
         forget(self._job, self._generation, record.batch, RETAINED_BATCHES)
-        self._journal.compact()
+        self._journal.compact(self._generation.archive_clocks)
         if self._has_strays:
             remove_strays(self._generation, record)
             self._has_strays = False

@@ -14,6 +14,7 @@ import polars as pl
 from keyfold.keyed.calling.slots import SLOT
 from keyfold.keyed.execution.writing_state import ReadShare
 from keyfold.keyed.generation.batch_records import ClockRecord, InputTime, KeyedDone, Seed
+from keyfold.keyed.generation.clocks import carry_clocks
 from keyfold.keyed.generation.generation_record import Origin
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.generation.manifests import files_of, read_manifests
@@ -138,6 +139,7 @@ class StateAfter:
             for table in job.tables
             if old.table(table.name).exists()
         }
+        carry_clocks(old.clocks(), generation.folder)
         fail_point("fill: tables carried")
         seed = Seed(
             origin=f"move of {self.origin.what}",

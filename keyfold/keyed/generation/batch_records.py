@@ -65,12 +65,14 @@ class TableInput(Record):
         table: name of the table in the lakehouse.
         input: name of the job's input; two inputs may read the same table.
         position: the position in the table up to which the run reads.
+        arrived: the newest arrival of the events that the run reads; None where the table's log does not say it.
         files: files with rows of the batch's slice.
     """
 
     table: str
     input: str
     position: Position
+    arrived: datetime | None = None
     files: tuple[PlannedFile, ...] = ()
 
 

@@ -7,11 +7,15 @@ the live one: a replay of a time range, or of all events. The latter can be prom
 
 import re
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import polars as pl
 
 from keyfold.errors import Damaged, IncompatibleState, Misconfigured
 from keyfold.journal import Journal
 from keyfold.keyed.generation.batch_records import ClockRecord, KeyedDone, KeyedPlan
+from keyfold.keyed.generation.clocks import archive_clocks, clocks_of
 from keyfold.keyed.generation.generation_record import FORMAT, RECORD, GenerationRecord, Origin, read_record
 from keyfold.keyed.generation.live_record import Entry, changing_live, live_entry, live_record, written_by_hand
 from keyfold.lakehouse import Lakehouse, is_table
@@ -91,6 +95,18 @@ class Generation:
             KeyfoldError: the record is damaged, or another version of Keyfold wrote it.
         """
         return self.journal.read_record(CLOCK, ClockRecord)
+
+    def clocks(self) -> pl.DataFrame:
+        """Return the clocks of its committed batches, also of those whose records are gone (`generation.clocks`).
+
+        Raises:
+            Damaged: a file of them is damaged.
+        """
+        return clocks_of(self.folder, self.journal, self.name)
+
+    def archive_clocks(self, batches: Sequence[tuple[KeyedPlan | None, KeyedDone]]) -> None:
+        """Keep the clocks of batches whose records are about to be removed."""
+        archive_clocks(self.folder, batches)
 
     def write_clock(self, clock: ClockRecord) -> None:
         """Write the clock record durably. The caller must hold the job's lock."""

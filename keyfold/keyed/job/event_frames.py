@@ -88,7 +88,12 @@ def parted_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> dict[s
 
 def are_late(inputs: Mapping[str, Input], events: pl.DataFrame, previous_watermark: datetime) -> pl.Series:
     """Return whether the result of each event was final at the previous watermark (`Input.final_at`)."""
-    late = pl.repeat(value=False, n=events.height, eager=True)
+    return (final_times(inputs, events) <= previous_watermark).fill_null(value=False)
+
+
+def final_times(inputs: Mapping[str, Input], events: pl.DataFrame) -> pl.Series:
+    """Return when the result of each event is final (`Input.final_at`); NULL where the step decides."""
+    times = pl.Series([None], dtype=pl.Datetime("us", "UTC")).new_from_index(0, events.height)
     for name, input_ in inputs.items():
         final = input_.is_late_at
         if final is None or not events.height:
@@ -98,8 +103,9 @@ def are_late(inputs: Mapping[str, Input], events: pl.DataFrame, previous_waterma
             # In the frame of all inputs, the event time has a name of its own.
             own = events.with_columns(pl.col(EVENT_TIME).alias(input_.event_time))
             final = pl.when(pl.col(INPUT) == name).then(final)
-        late |= own.select((final <= previous_watermark).fill_null(value=False)).to_series()
-    return late
+        of_input = own.select(final).to_series()
+        times = of_input if len(inputs) == 1 else times.zip_with(times.is_not_null(), of_input)
+    return times
 
 
 def counts_by_input(inputs: Mapping[str, Input], events: pl.DataFrame) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from keyfold.lakehouse.log_changes import Changes, RowsChangedError, added_since
 from keyfold.lakehouse.paths import table_id
 from keyfold.lakehouse.positions import LogGoneError, OtherHistoryError, Position, check_position, has_version
 from keyfold.storage.place import Place
+from keyfold.stream import INGESTED_AT
 
 REMEDY = "start a new generation with --full-refresh"
 
@@ -95,8 +96,10 @@ def changes_for(job: str, declared: Input, table: Place, position: Position | No
     """
     with positions_explained(f"job {job}", declared.table, REMEDY):
         try:
-            time = declared.stored_time
-            return snapshot(table, time) if position is None else changes_since(table, position, time)
+            time, arrival = declared.stored_time, None if declared.producer else INGESTED_AT
+            if position is None:
+                return snapshot(table, time, arrival)
+            return changes_since(table, position, time, arrival)
         except RowsChangedError as error:
             raise Damaged(
                 f"job {job}: rows of {declared.table} were changed or deleted after it had begun to read them ({error}), and "

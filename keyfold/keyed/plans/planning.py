@@ -224,7 +224,11 @@ def _inputs(job: KeyedJob, changes: Mapping[str, Changes], one: Slice) -> tuple[
         files[file.input].append(PlannedFile(path=file.path, rows=file.rows, bytes=file.bytes, whole=whole))
     return tuple(
         TableInput(
-            table=declared.table, input=name, position=changes[declared.table].position, files=tuple(files[name])
+            table=declared.table,
+            input=name,
+            position=changes[declared.table].position,
+            arrived=changes[declared.table].arrived,
+            files=tuple(files[name]),
         )
         for name, declared in job.inputs.items()
     )
