@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from keyfold.errors import Damaged, KeyfoldError
 from keyfold.journal import Done, Journal, Plan, history
 from keyfold.journal import journal as module
+from keyfold.journal.archive import add_to_archive, read_archive
 from keyfold.journal.clock import Reading, ignore_jumps
 from keyfold.journal.sealed import sealed
 from keyfold.lakehouse import fail_points, files
@@ -80,7 +81,9 @@ def test_a_journal_does_not_grow_with_its_age_and_still_tells_of_what_was_long_a
     assert journal.last_done() == done(999)
 
 
-@pytest.mark.parametrize("point", ["journal: history written", "journal: old records removed"])
+@pytest.mark.parametrize(
+    "point", ["journal: records archived", "journal: history written", "journal: old records removed"]
+)
 def test_a_crash_while_it_is_compacted_tells_no_batch_twice(journal, monkeypatch, point):
     def die(reached):
         if reached == point:
@@ -89,12 +92,17 @@ def test_a_crash_while_it_is_compacted_tells_no_batch_twice(journal, monkeypatch
     for batch in range(2 * module.KEPT):
         journal.write_plans(plans(batch, 1))
         journal.write_done(done(batch))
+
+    def archive(batches):
+        add_to_archive(journal.folder / "archive", [{"batch": record.batch} for _, record in batches])
+
     with monkeypatch.context() as patch:
         patch.setattr(fail_points, "act", die)
         with pytest.raises(KeyboardInterrupt):
-            journal.compact()
-    journal.compact()
+            journal.compact(archive)
+    journal.compact(archive)
     assert [one.batch for one in journal.history(500)] == list(range(2 * module.KEPT))
+    assert read_archive(journal.folder / "archive")["batch"].to_list() == list(range(module.KEPT))
 
 
 def test_files_that_a_killed_process_had_written_aside_are_swept(journal):
