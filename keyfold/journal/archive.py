@@ -8,6 +8,7 @@ Ten neighbouring files of one size become one, so that a million batches have so
 import io
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -47,11 +48,9 @@ def add_to_archive(folder: Place, rows: Sequence[Mapping[str, Any]]) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     added, newest = pl.DataFrame(rows, infer_schema_length=None), _Segment(rows[0]["batch"], rows[-1]["batch"])
-    segments = [segment for segment in _segments(folder) if segment.last < newest.first]
-    while len(equal := _last_of_size(segments, newest)) == _JOINED - 1:
-        older = [_rows_of(folder, segment) for segment in equal]
-        added, newest = pl.concat([*older, added], how="diagonal_relaxed"), _Segment(equal[0].first, newest.last)
-        segments = segments[: -len(equal)]
+    # A damaged file stops no run: it stays as it is, so that a reader finds it.
+    with suppress(Damaged):
+        added, newest = _joined(folder, added, newest)
     content = io.BytesIO()
     added.write_parquet(content, compression="zstd", statistics=False)
     write_durably(folder / newest.name, content.getvalue())
@@ -59,6 +58,22 @@ def add_to_archive(folder: Place, rows: Sequence[Mapping[str, Any]]) -> None:
         # Those of which the new file has the rows: also after a crash before their removal.
         if (match := _NAME.fullmatch(name)) and newest.name != name and newest.first <= int(match[1]):
             (folder / name).unlink(missing_ok=True)
+
+
+def _joined(folder: Place, added: pl.DataFrame, newest: _Segment) -> tuple[pl.DataFrame, _Segment]:
+    """Add the rows of files that have some of the same batches, and of the last ones of the same size, if these are enough."""
+    segments = _segments(folder)
+    separate = [segment for segment in segments if segment.last < newest.first]
+    is_other = ~pl.col("batch").is_between(newest.first, newest.last)
+    for segment in segments[len(separate) :]:
+        # After a crash before the records were removed.
+        added = pl.concat([_rows_of(folder, segment).filter(is_other), added], how="diagonal_relaxed")
+        newest = _Segment(min(segment.first, newest.first), max(segment.last, newest.last))
+    while len(equal := _last_of_size(separate, newest)) == _JOINED - 1:
+        older = [_rows_of(folder, segment) for segment in equal]
+        added, newest = pl.concat([*older, added], how="diagonal_relaxed"), _Segment(equal[0].first, newest.last)
+        separate = separate[: -len(equal)]
+    return added, newest
 
 
 def read_archive(folder: Place) -> pl.DataFrame:

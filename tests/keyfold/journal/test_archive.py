@@ -59,6 +59,11 @@ def test_a_damaged_file_is_named_with_what_to_do(tmp_path):
     file.write_bytes(b"torn")
     with pytest.raises(Damaged, match="remove it: then only the clocks of old batches are lost"):
         read_archive(tmp_path)
+    # A run that adds to it goes on.
+    for first in range(10, 120, 10):
+        add(tmp_path, first, first + 9)
+    file.unlink()
+    assert read_archive(tmp_path)["batch"].to_list() == list(range(10, 120))
 
 
 def test_there_is_nothing_before_the_first_batch(tmp_path):
