@@ -34,26 +34,26 @@ def main() -> None:
             for size, landing in landed.items()
             for name, run in CONTESTANTS.items()
         }
-        found = by_turns(runs, folder, REPEAT)
-    slope = {one: (LARGE - SMALL) / (found[one, LARGE].best - found[one, SMALL].best) for one in CONTESTANTS}
+        figures = by_turns(runs, folder, REPEAT)
+    slope = {name: (LARGE - SMALL) / (figures[name, LARGE].best - figures[name, SMALL].best) for name in CONTESTANTS}
     rows = [
         (
             name,
-            *(listed(found[name, size].seconds) for size in (SMALL, LARGE)),
+            *(listed(figures[name, size].seconds) for size in (SMALL, LARGE)),
             f"{rate:,.0f}",
-            listed(found[name, LARGE].processor, 1),
+            listed(figures[name, LARGE].processor, 1),
         )
         for name, rate in slope.items()
     ]
     headings = ("contestant", f"{SMALL:,} rows, s", f"{LARGE:,} rows, s", "rows/s, slope", "processor s, large")
     print_table(f"NDJSON to a table, {os.cpu_count()} cores", headings, rows)
-    ours, theirs = found["ingest", LARGE], found["spark", LARGE]
+    ours, theirs = figures["ingest", LARGE], figures["spark", LARGE]
     by_processor = np.median(theirs.processor) / np.median(ours.processor)
     print(
         f"ingest is {theirs.best / ours.best:.2f} x as fast, best of large runs; {slope['ingest'] / slope['spark']:.2f} x by the "
         f"slope; {by_processor:.2f} x by processor time, median of large runs"
     )
-    local, duck = found["local", LARGE], found["duckdb", LARGE]
+    local, duck = figures["local", LARGE], figures["duckdb", LARGE]
     print(
         f"local takes {local.best / duck.best:.2f} x DuckDB's time, best of large runs; "
         f"{np.median(local.processor) / LARGE * 1e6:.2f} µs of processor time a row, DuckDB {np.median(duck.processor) / LARGE * 1e6:.2f}"

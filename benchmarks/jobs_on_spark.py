@@ -76,10 +76,10 @@ def main() -> None:
 def race(spark: Runners, folder: Path, name: str) -> None:
     """Print the seconds of a job with each runner and of the query, at both sizes and by the slope between them."""
     small, large = (measure(spark, folder, name, rows) for rows in (SMALL, LARGE))
-    others = [one for one in small if one not in ("spark", "local")]
+    others = [name for name in small if name not in ("spark", "local")]
     for runner, other in itertools.product(("spark", "local"), others):
         ratios = [size[other] / size[runner] for size in (small, large)]
-        slopes = [large[one] - small[one] for one in (other, runner)]
+        slopes = [large[name] - small[name] for name in (other, runner)]
         print(
             f"{name}, {runner} runner: {SMALL:,} events {small[runner]:.2f} s, {LARGE:,} events {large[runner]:.2f} s; {other} "
             f"{small[other]:.2f} and {large[other]:.2f} s; faster by {ratios[0]:.2f} and {ratios[1]:.2f}, by the slope "
@@ -122,7 +122,7 @@ def measure(spark: Runners, folder: Path, name: str, rows: int) -> dict[str, flo
     contestants = {"spark": with_runner(spark), "local": with_runner(Runners("local")), "Spark SQL": native}
     if name == "ride_summaries":
         contestants["Spark's streaming aggregation"] = streaming
-    return {one: figures.best for one, figures in by_turns(contestants, folder, REPEAT).items()}
+    return {contestant: figures.best for contestant, figures in by_turns(contestants, folder, REPEAT).items()}
 
 
 if __name__ == "__main__":

@@ -71,10 +71,10 @@ def measure(folder: Path) -> None:
             land()
         _wait(processes, lambda: _rows(table) >= EVENTS * len(landed))
     finally:
-        for one in processes:
-            one.send_signal(signal.SIGTERM)
-        for one in processes:
-            one.wait(60)
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        for process in processes:
+            process.wait(60)
     if _rows(table) != EVENTS * len(landed):
         raise SystemExit(f"{_rows(table):,} rows for {EVENTS * len(landed):,} events")
     committed = {ride: at for at, rides in _commits(table) for ride in rides}
@@ -86,7 +86,7 @@ def measure(folder: Path) -> None:
 def _wait(processes: list[subprocess.Popen[bytes]], is_so: Callable[[], bool], patience: float = 60) -> None:
     end = time.monotonic() + patience
     while not is_so():
-        if time.monotonic() > end or any(one.poll() is not None for one in processes):
+        if time.monotonic() > end or any(process.poll() is not None for process in processes):
             raise SystemExit("a process has ended, or rows do not come")
         time.sleep(0.05)
 
@@ -99,7 +99,7 @@ def _commits(table: Path) -> Iterator[tuple[float, list[str]]]:
     """Yield when rows were added to a Delta table, in seconds since 1970, and their rides."""
     for entry in sorted((table / "_delta_log").glob("*.json")):
         actions = [json.loads(line) for line in entry.read_text().splitlines()]
-        added = [table / one["add"]["path"] for one in actions if one.get("add", {}).get("dataChange")]
+        added = [table / action["add"]["path"] for action in actions if action.get("add", {}).get("dataChange")]
         for file in added:
             yield entry.stat().st_mtime, pl.read_parquet(file, columns=["ride_id"])["ride_id"].unique().to_list()
 

@@ -75,7 +75,7 @@ def print_scores(corpus: Sequence[LabelledSeries], models: Sequence[str]) -> Non
         if name == DEFAULT_MODEL:
             print_table(name, ("category", "series", "windows", "standard, as shipped"), _by_category(corpus, scored))
     headings = ("model", "profile", "best", "at threshold", "category left out", "as shipped", "µs an event")
-    print_table(f"{len(corpus)} series, {sum(one.readings.height for one in corpus)} rows", headings, rows)
+    print_table(f"{len(corpus)} series, {sum(labelled.readings.height for labelled in corpus)} rows", headings, rows)
 
 
 def read_corpus(folder: Path) -> list[LabelledSeries]:
@@ -88,22 +88,24 @@ def _read(path: Path, windows: dict[str, list[list[str]]]) -> LabelledSeries:
     key = f"{path.parent.name}/{path.name.removesuffix('.csv.gz')}"
     time = pl.col("timestamp").str.to_datetime(time_unit="us", time_zone="UTC")
     rows = pl.read_csv(path, schema_overrides={"value": pl.Float64}).select(pl.lit(key).alias("key"), time, "value")
-    found = list[tuple[int, int]]()
+    anomalies = list[tuple[int, int]]()
     for limits in windows[f"{key}.csv"]:
-        first, last = (rows["timestamp"].index_of(datetime.fromisoformat(one).replace(tzinfo=UTC)) for one in limits)
+        first, last = (
+            rows["timestamp"].index_of(datetime.fromisoformat(limit).replace(tzinfo=UTC)) for limit in limits
+        )
         assert first is not None and last is not None, f"{key} has no row at {' or '.join(limits)}"  # noqa: S101, PT018
-        found.append((first, last))
-    return LabelledSeries(key, rows.select(METRICS.schema.names), tuple(found))
+        anomalies.append((first, last))
+    return LabelledSeries(key, rows.select(METRICS.schema.names), tuple(anomalies))
 
 
 def score_corpus(model: str, corpus: Sequence[LabelledSeries]) -> list[ScoredSeries]:
     """Score all rows of all series by the job's step. Each series is a key."""
-    return [ScoredSeries(_score(model, one), one.windows) for one in corpus]
+    return [ScoredSeries(_score(model, series), series.windows) for series in corpus]
 
 
 def bulk_cost(name: str, corpus: Sequence[LabelledSeries]) -> float:
     """Processor time of predicting and learning all series in one call, in microseconds per event."""
-    rows = pl.concat([one.readings for one in corpus]).rename({"timestamp": "event_time"})
+    rows = pl.concat([series.readings for series in corpus]).rename({"timestamp": "event_time"})
     events, model = rows.sort("key", "event_time", "value"), MODELS[name]
     models, spent = model.initial(events["key"].unique().sort()), []
     for _ in range(3):
@@ -121,10 +123,10 @@ def as_shipped(model: str, scored: Sequence[ScoredSeries], profile: Profile) -> 
 def category_left_out(corpus: Sequence[LabelledSeries], scored: Sequence[ScoredSeries], profile: Profile) -> float:
     """The score if each category is scored at the best threshold of all others together."""
     raw = 0.0
-    for category in {one.category for one in corpus}:
+    for category in {series.category for series in corpus}:
         parts: dict[bool, list[ScoredSeries]] = {True: [], False: []}
-        for one, result in zip(corpus, scored, strict=True):
-            parts[one.category == category].append(result)
+        for series, result in zip(corpus, scored, strict=True):
+            parts[series.category == category].append(result)
         raw += result_at(best_result(parts[False], profile).threshold, parts[True], profile).raw
     return normalise(raw, scored, profile)
 
@@ -145,9 +147,9 @@ def _score(model: str, series: LabelledSeries) -> np.ndarray:
 def _by_category(corpus: Sequence[LabelledSeries], scored: Sequence[ScoredSeries]) -> list[list[str]]:
     """The standard profile's score of each category at the model's own threshold."""
     rows: list[list[str]] = []
-    for category in sorted({one.category for one in corpus}):
-        chosen = [result for one, result in zip(corpus, scored, strict=True) if one.category == category]
-        result, windows = as_shipped(DEFAULT_MODEL, chosen, STANDARD), sum(len(one.windows) for one in chosen)
+    for category in sorted({series.category for series in corpus}):
+        chosen = [result for series, result in zip(corpus, scored, strict=True) if series.category == category]
+        result, windows = as_shipped(DEFAULT_MODEL, chosen, STANDARD), sum(len(series.windows) for series in chosen)
         shown = f"{result.normalised:.2f}" if windows else f"raw {result.raw + 0.0:.2f}"
         rows.append([category, str(len(chosen)), str(windows), shown])
     return rows

@@ -87,8 +87,10 @@ def sweep(series: Sequence[ScoredSeries], profile: Profile) -> tuple[Floats, Flo
     window's best row so far.
     """
     of_all = [
-        row_values(len(one.scores), one.windows).with_columns(score=pl.Series(one.scores), series=pl.lit(number))
-        for number, one in enumerate(series)
+        row_values(len(scored.scores), scored.windows).with_columns(
+            score=pl.Series(scored.scores), series=pl.lit(number)
+        )
+        for number, scored in enumerate(series)
     ]
     rows = pl.concat(of_all).filter("counts", pl.col("score").is_not_nan()).sort("score", descending=True)
     window, missed = ("series", "window"), -profile.false_negative
@@ -130,7 +132,7 @@ def scaled_sigmoid(relative: Floats) -> Floats:
 
 def _count_windows(series: Sequence[ScoredSeries]) -> int:
     """The number of windows with a row that counts."""
-    return sum(last >= probationary_rows(len(one.scores)) for one in series for _, last in one.windows)
+    return sum(last >= probationary_rows(len(scored.scores)) for scored in series for _, last in scored.windows)
 
 
 def normalise(raw: float, series: Sequence[ScoredSeries], profile: Profile) -> float:

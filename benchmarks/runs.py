@@ -75,7 +75,7 @@ def by_turns(contestants: Mapping[Name, Callable[[Path], object]], folder: Path,
         folder: where these folders are made.
         repeat: number of warm runs.
     """
-    found = {name: Figures() for name in contestants}
+    figures = {name: Figures() for name in contestants}
     for turn in range(repeat + 1):
         for name, run in contestants.items():
             home = Path(tempfile.mkdtemp(dir=folder))
@@ -86,9 +86,9 @@ def by_turns(contestants: Mapping[Name, Callable[[Path], object]], folder: Path,
             took, used = time.monotonic() - began, processor_seconds(os.getpid()) - used
             shutil.rmtree(home)
             if turn:
-                found[name].seconds.append(took)
-                found[name].processor.append(used)
-    return found
+                figures[name].seconds.append(took)
+                figures[name].processor.append(used)
+    return figures
 
 
 def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -103,4 +103,4 @@ def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str
 
 def listed(figures: Iterable[float], digits: int = 2) -> str:
     """Format figures for one cell."""
-    return " ".join(f"{one:.{digits}f}" for one in figures)
+    return " ".join(f"{figure:.{digits}f}" for figure in figures)

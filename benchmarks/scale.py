@@ -97,14 +97,14 @@ def _seed(runners: Runners, lakehouse: Lakehouse, source: Path, keys: int, key_g
     source.mkdir()
     for first in range(0, keys, _KEYS_A_FILE):
         first_state(first, min(first + _KEYS_A_FILE, keys)).write_parquet(source / f"{first:012d}.parquet")
-    made = seed_job(
+    seeded = seed_job(
         lakehouse,
         balances(key_groups),
         SeedSource(str(source), watermark=START, read_from="latest"),
         yes=True,
         runners=runners,
     )
-    assert made.checked.keys == keys  # noqa: S101 - accounts are one to one with their numbers
+    assert seeded.checked.keys == keys  # noqa: S101 - accounts are one to one with their numbers
 
 
 def _book(lakehouse: Lakehouse, keys: int, events: int) -> int:

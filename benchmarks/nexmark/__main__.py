@@ -44,7 +44,7 @@ def main() -> None:
     add("--engines", nargs="*", default=list(_ENGINES), choices=_ENGINES)
     add("--disorder", action="store_true", help="one event in ten arrives up to two seconds late")
     arguments = parser.parse_args()
-    numbers = [int(one) for one in arguments.queries.split(",")] if arguments.queries else list(QUERIES)
+    numbers = [int(text) for text in arguments.queries.split(",")] if arguments.queries else list(QUERIES)
     with tempfile.TemporaryDirectory(prefix="nexmark-") as folder:
         race = Race(Path(folder), arguments)
         try:
@@ -70,10 +70,10 @@ class Race:
 
     def run(self, query: Query) -> None:
         """Run a query on all engines by turns, the small set first. A new process runs the small set once before, to warm up."""
-        known = {"keyfold": QUERIES, "flink": FLINK_QUERIES, "spark": SPARK_QUERIES}
+        queries = {"keyfold": QUERIES, "flink": FLINK_QUERIES, "spark": SPARK_QUERIES}
         for count in self._arguments.events:
             for name, engine in self._engines.items():
-                if query.number not in known[name]:
+                if query.number not in queries[name]:
                     continue
                 measure = getattr(self, f"_{name}")
                 if not engine.is_warm:
@@ -100,10 +100,10 @@ class Race:
         ratios: list[tuple[float, float]] = []
         for number in dict.fromkeys(key[0] for key in self._costs if isinstance(key[0], int)):
             lines.append(self._line(QUERIES[number], ratios))
-        for what, place in (("its jobs alone", 0), ("jobs with ingest", 1)) if ratios else ():
-            found = [pair[place] for pair in ratios]
-            summary = f"median {statistics.median(found):.1f}, least {min(found):.1f}"
-            lines += ["", f"Keyfold's events a processor second over Flink's, {what}: {summary}."]
+        for scope, place in (("its jobs alone", 0), ("jobs with ingest", 1)) if ratios else ():
+            factors = [pair[place] for pair in ratios]
+            summary = f"median {statistics.median(factors):.1f}, least {min(factors):.1f}"
+            lines += ["", f"Keyfold's events a processor second over Flink's, {scope}: {summary}."]
         failed = [
             f"query {number}, {name}, {count:,} events: {cost.error}"
             for (number, name, count), cost in self._costs.items()
@@ -118,20 +118,20 @@ class Race:
         whole = None if job is None else job + sum(self._slope(kind, "ingest") or 0 for kind in query.reads)
         if job and whole and flink:
             ratios.append((flink / job, flink / whole))
-        rates = [_per(events, one) for one in (self._slope(number, "keyfold", "seconds"), job, whole, flink, spark)]
-        over = [f"{flink / one:.1f}" if flink and one else "" for one in (job, whole)]
+        rates = [_per(events, slope) for slope in (self._slope(number, "keyfold", "seconds"), job, whole, flink, spark)]
+        over = [f"{flink / rate:.1f}" if flink and rate else "" for rate in (job, whole)]
         costs = [self._costs.get((number, name, large)) for name in _ENGINES]
         peaks = [f"{cost.peak_bytes / 2**30:.1f}" if cost else "–" for cost in costs]
         states = [f"{cost.state_bytes / 2**20:.0f}" if cost else "–" for cost in costs]
         return _row((str(number), *rates, *over, ", ".join(peaks), ", ".join(states)))
 
-    def _slope(self, what: int | str, engine: str, of: str = "processor") -> float | None:
-        small, large = (self._costs.get((what, engine, count)) for count in self._arguments.events)
+    def _slope(self, query: int | str, engine: str, of: str = "processor") -> float | None:
+        small, large = (self._costs.get((query, engine, count)) for count in self._arguments.events)
         if small is None or large is None or small.error or large.error:
             return None
-        found = getattr(large, of) - getattr(small, of)
+        difference = getattr(large, of) - getattr(small, of)
         # The sets are too small to measure a slope.
-        return found if found > 0 else None
+        return difference if difference > 0 else None
 
     def _prepare(self, count: int) -> Expected:
         events, folder = Events(count, disorder=self._arguments.disorder), self._folder / f"{count}"
@@ -165,7 +165,7 @@ class Race:
         for folder in (sink, checkpoints):
             shutil.rmtree(folder, ignore_errors=True)
         cost = self._engines["flink"].ask(
-            lambda: max((folder_bytes(one) for one in checkpoints.glob("*")), default=0),
+            lambda: max((folder_bytes(checkpoint) for checkpoint in checkpoints.glob("*")), default=0),
             settings=settings(str(checkpoints)),
             tables=tables(str(self._folder / f"{count}" / "halves")),
             insert=insert(query.number, str(sink)),
@@ -188,8 +188,8 @@ class Race:
         if rows != (expected := self._expected[count].of(query).height):
             self._note(query, engine, count, f"{rows:,} rows instead of {expected:,}")
 
-    def _note(self, query: Query, engine: str, count: int, what: str) -> None:
-        self._wrong.append(f"query {query.number}, {engine}, {count:,} events: {what}")
+    def _note(self, query: Query, engine: str, count: int, fault: str) -> None:
+        self._wrong.append(f"query {query.number}, {engine}, {count:,} events: {fault}")
 
 
 def _row(cells: tuple[str, ...]) -> str:
@@ -209,11 +209,11 @@ def _per(events: float, seconds: float | None) -> str:
     return f"{events / seconds / 1000:,.0f}" if seconds and seconds > 0 else "–"
 
 
-def _say(what: str, cost: Cost) -> None:
+def _say(label: str, cost: Cost) -> None:
     state = f", state {cost.state_bytes / 2**20:.0f} MiB" if cost.state_bytes else ""
     error = f", failed: {cost.error}" if cost.error else ""
     peak = f"peak {cost.peak_bytes / 2**30:.1f} GiB"
-    print(f"{what}: {cost.seconds:.1f} s, {cost.processor:.1f} processor s, {peak}{state}{error}", flush=True)
+    print(f"{label}: {cost.seconds:.1f} s, {cost.processor:.1f} processor s, {peak}{state}{error}", flush=True)
 
 
 if __name__ == "__main__":

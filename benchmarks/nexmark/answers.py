@@ -37,18 +37,18 @@ def answer(lakehouse: Lakehouse, query: Query) -> pl.DataFrame:
     return pl.read_delta(str(lakehouse.table(query.answer)))
 
 
-def assert_right(query: Query, found: pl.DataFrame, expected: pl.DataFrame) -> None:
+def assert_right(query: Query, rows: pl.DataFrame, expected: pl.DataFrame) -> None:
     """Check that two answers have the same rows, in any order; columns are compared by name.
 
     Raises:
         AssertionError: they differ.
     """
-    if set(found.columns) != set(expected.columns):
-        raise AssertionError(f"query {query.number}: columns {found.columns} instead of {expected.columns}")
+    if set(rows.columns) != set(expected.columns):
+        raise AssertionError(f"query {query.number}: columns {rows.columns} instead of {expected.columns}")
     # Sort by floats last, since computed floats may differ slightly.
     columns = sorted(expected.columns, key=lambda name: (expected.schema[name].is_float(), name))
-    one, other = (frame.select(columns).cast(found.schema).sort(columns) for frame in (found, expected))
-    assert_frame_equal(one, other, rel_tol=1e-9)
+    sorted_rows, sorted_expected = (frame.select(columns).cast(rows.schema).sort(columns) for frame in (rows, expected))
+    assert_frame_equal(sorted_rows, sorted_expected, rel_tol=1e-9)
 
 
 _KINDS = {"int64": "BIGINT", "string": "VARCHAR", "timestamp[us, tz=UTC]": "TIMESTAMPTZ"}

@@ -44,7 +44,7 @@ def _winners(name: str, opened: list[pa.Field], placed: list[pa.Field]) -> Keyed
         opened: columns of the auction, with `dateTime` and `expires`.
         placed: columns of the bid, with `price` and `bidTime`.
     """
-    of_auction, of_bid = ["auction", *(one.name for one in opened)], ["auction", *(one.name for one in placed)]
+    of_auction, of_bid = ["auction", *(field.name for field in opened)], ["auction", *(field.name for field in placed)]
 
     def step(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
         is_auction = state["expires"].is_not_null()
@@ -73,7 +73,7 @@ def _winners(name: str, opened: list[pa.Field], placed: list[pa.Field]) -> Keyed
     return KeyedJob(name, inputs, "auction", state, step, table)
 
 
-_PRICED = [one for one in _BID if one.name in ("price", "bidTime")]
+_PRICED = [field for field in _BID if field.name in ("price", "bidTime")]
 _Q4_WINNERS = _winners("q4_winners", [*whole("category"), *times(TIME, "expires")], _PRICED)
 _Q4 = totals(
     "q4",
@@ -109,22 +109,29 @@ def _with_the_row(name: str, key: str, events: Input, rows: Input, output: list[
 
     Events are dropped if the row of their key does not fulfil `fits`.
     """
-    of_event, of_row = ([one for one in side.schema if one.name != key] for side in (events, rows))
+    of_event, of_row = ([field for field in side.schema if field.name != key] for side in (events, rows))
 
     def step(state: pl.DataFrame, came: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
         # Of a row that does not fit, keep only the fact that it came.
         new = came["rows"].with_columns(is_row=pl.lit(value=True), fits=fits)
-        new = new.with_columns(pl.when("fits").then(pl.col(one.name)) for one in of_row)
-        known = pl.concat([state.filter("is_row"), new], how="diagonal")
+        new = new.with_columns(pl.when("fits").then(pl.col(field.name)) for field in of_row)
+        rows_of_keys = pl.concat([state.filter("is_row"), new], how="diagonal")
         waiting = [state.filter(~pl.col("is_row")), came["events"].with_columns(is_row=pl.lit(value=False))]
-        waiting, names = pl.concat(waiting, how="diagonal"), [one.name for one in of_event]
-        found = waiting.select(key, *names).join(known.filter("fits").drop(names), on=key)
-        state = pl.concat([known, waiting.join(known, on=key, how="anti")], how="diagonal").select(state.columns)
-        return Step(state=state, output=found.select(one.name for one in output))
+        waiting, names = pl.concat(waiting, how="diagonal"), [field.name for field in of_event]
+        matches = waiting.select(key, *names).join(rows_of_keys.filter("fits").drop(names), on=key)
+        state = pl.concat([rows_of_keys, waiting.join(rows_of_keys, on=key, how="anti")], how="diagonal").select(
+            state.columns
+        )
+        return Step(state=state, output=matches.select(field.name for field in output))
 
-    kept = [*whole(key), *_nullable([*of_event, *of_row]), required("is_row", pa.bool_()), pa.field("fits", pa.bool_())]
+    state_fields = [
+        *whole(key),
+        *_nullable([*of_event, *of_row]),
+        required("is_row", pa.bool_()),
+        pa.field("fits", pa.bool_()),
+    ]
     inputs = {"events": events, "rows": rows}
-    state, table = State(pa.schema(kept), events=UNCOUNTED), Append(pa.schema(output), events=UNCOUNTED)
+    state, table = State(pa.schema(state_fields), events=UNCOUNTED), Append(pa.schema(output), events=UNCOUNTED)
     return KeyedJob(name, inputs, key, state, step, table)
 
 
@@ -144,7 +151,7 @@ _Q20 = _with_the_row(
     "q20",
     "auction",
     _bids(_BID),
-    reads("auction", *(one.name for one in _AUCTION), auction=pl.col("id")),
+    reads("auction", *(field.name for field in _AUCTION), auction=pl.col("id")),
     [*_AUCTION_ID, *_BID, *_AUCTION],
     _IN_TEN,
 )
@@ -155,24 +162,24 @@ _SELLING = {
     "auction": ("item", "itemName", "category"),
 }
 _FIELDS = [
-    *(PERSON.field(one) for one in _SELLING["person"]),
-    *(BID.field(one) for one in _SELLING["bid"]),
-    *[*whole("item"), *(AUCTION.field(one) for one in _SELLING["auction"][1:])],
+    *(PERSON.field(name) for name in _SELLING["person"]),
+    *(BID.field(name) for name in _SELLING["bid"]),
+    *[*whole("item"), *(AUCTION.field(name) for name in _SELLING["auction"][1:])],
 ]
 
 
 def _bidding_sellers(state: pl.DataFrame, events: Mapping[str, pl.DataFrame], clock: Clock) -> Step:
     came = pl.concat([events[kind].with_columns(kind=pl.lit(kind)) for kind in _SELLING], how="diagonal")
     came = came.select(state.columns)
-    known = pl.concat([state.with_columns(is_new=pl.lit(value=False)), came.with_columns(is_new=pl.lit(value=True))])
+    rows = pl.concat([state.with_columns(is_new=pl.lit(value=False)), came.with_columns(is_new=pl.lit(value=True))])
     person, bid, auction = (
-        known.filter(pl.col("kind") == kind).select("id", "is_new", *_SELLING[kind]) for kind in _SELLING
+        rows.filter(pl.col("kind") == kind).select("id", "is_new", *_SELLING[kind]) for kind in _SELLING
     )
     # If the person is new, no bid of the person was written before: all of them are new.
     bid = bid.join(person.rename({"is_new": "joined"}), on="id").with_columns(pl.col("is_new") | pl.col("joined"))
     of_new = bid.filter("is_new").join(auction.drop("is_new"), on="id")
     of_old = bid.filter(~pl.col("is_new")).join(auction.filter("is_new").drop("is_new"), on="id")
-    return Step(add=came, output=pl.concat([of_new, of_old]).select("id", *(one.name for one in _FIELDS)))
+    return Step(add=came, output=pl.concat([of_new, of_old]).select("id", *(field.name for field in _FIELDS)))
 
 
 _Q23 = KeyedJob(

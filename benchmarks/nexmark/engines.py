@@ -55,7 +55,7 @@ class Engine:
             command: the command.
         """
         process = self._process or self._start()
-        memory, found = PeakMemory(process.pid), 0
+        memory, state_bytes = PeakMemory(process.pid), 0
         before, began = processor_seconds(process.pid), time.monotonic()
         memory.start()
         assert process.stdin  # noqa: S101 - it is a pipe
@@ -66,10 +66,10 @@ class Engine:
             with contextlib.suppress(queue.Empty):
                 reply = json.loads(self._replies.get(timeout=0.3))
                 break
-            found = max(found, state() if state else 0)
+            state_bytes = max(state_bytes, state() if state else 0)
         seconds, processor = time.monotonic() - began, processor_seconds(process.pid) - before
         error = str(reply.get("error", ""))
-        cost = Cost(seconds, processor, memory.stop(), int(reply.get("state_bytes", found)), error)
+        cost = Cost(seconds, processor, memory.stop(), int(reply.get("state_bytes", state_bytes)), error)
         if error:
             self.end()
         return cost

@@ -70,10 +70,10 @@ def arriving(events: Events) -> Iterator[dict[str, pl.DataFrame]]:
             late = random.random(rows.height) < _LATE_SHARE
             delay = late * random.integers(1, int(LATEST / timedelta(microseconds=1)), rows.height)
             arrival = pl.col("dateTime") + pl.Series(delay).cast(pl.Duration("us"))
-            known = pl.concat([waiting[kind], rows.with_columns(arrival=arrival)], how="diagonal")
+            rows_so_far = pl.concat([waiting[kind], rows.with_columns(arrival=arrival)], how="diagonal")
             has_come = pl.col("arrival") < pl.lit(end)
-            waiting[kind] = known.filter(~has_come)
-            came[kind] = known.filter(has_come).sort("arrival", "dateTime").drop("arrival")
+            waiting[kind] = rows_so_far.filter(~has_come)
+            came[kind] = rows_so_far.filter(has_come).sort("arrival", "dateTime").drop("arrival")
         yield came
 
 
@@ -144,7 +144,7 @@ def _bids(random: np.random.Generator, number: np.ndarray, rate: int, seed: int)
 def _channels(seed: int) -> pl.DataFrame:
     """Return each channel with its URL. The URL of nine in ten numbered channels has a channel id."""
     random = np.random.default_rng([seed, 2 << 32])
-    names = pl.Series([*(f"channel-{one}" for one in range(_CHANNELS)), *_HOT_CHANNELS])
+    names = pl.Series([*(f"channel-{channel}" for channel in range(_CHANNELS)), *_HOT_CHANNELS])
     words = [_text(random, np.full(len(names), 5)) for _ in range(3)]
     numbers = pl.Series(random.integers(0, 1 << 31, len(names))).cast(pl.String)
     has_id = (random.random(len(names)) < 9 / 10) & (np.arange(len(names)) < _CHANNELS)
@@ -201,9 +201,9 @@ def _text(random: np.random.Generator, lengths: np.ndarray) -> pl.Series:
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     letters = random.integers(ord("a"), ord("z") + 1, int(ends[-1]), np.uint8)
     words = pa.LargeStringArray.from_buffers(lengths.size, pa.py_buffer(ends), pa.py_buffer(letters))
-    made = pl.from_arrow(words)
-    assert isinstance(made, pl.Series)  # noqa: S101 - an array becomes a series
-    return made
+    series = pl.from_arrow(words)
+    assert isinstance(series, pl.Series)  # noqa: S101 - an array becomes a series
+    return series
 
 
 def write_events(folder: Path, events: Events) -> Path:
@@ -214,7 +214,7 @@ def write_events(folder: Path, events: Events) -> Path:
         for kind, rows in came.items():
             path = folder / kind / f"{number:05d}.ndjson"
             rows.with_columns(
-                pl.col(one).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ") for one in _TIMES if one in rows.columns
+                pl.col(column).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ") for column in _TIMES if column in rows.columns
             ).write_ndjson(path)
             # Files are read in order of their modification times, which may be equal if files are written quickly.
             at = int(START.timestamp()) + number

@@ -18,14 +18,17 @@ def distinct_counts(by: str, day: str, more: str = "") -> str:
     """Return query 15 or 16, for Flink and DuckDB: numbers of bids, bidders and auctions, also by rank of price."""
     ranks = {"low_": "price < 10000", "middle_": "price >= 10000 AND price < 1000000", "high_": "price >= 1000000"}
     counts = ["COUNT(*) AS bids", "COUNT(DISTINCT bidder) AS bidders", "COUNT(DISTINCT auction) AS auctions"]
-    for rank, where in ranks.items():
-        counts.append(f"COUNT(*) FILTER (WHERE {where}) AS {rank}bids")
-        counts += [f"COUNT(DISTINCT {one}) FILTER (WHERE {where}) AS {rank}{one}s" for one in ("bidder", "auction")]
+    for rank, condition in ranks.items():
+        counts.append(f"COUNT(*) FILTER (WHERE {condition}) AS {rank}bids")
+        counts += [
+            f"COUNT(DISTINCT {column}) FILTER (WHERE {condition}) AS {rank}{column}s"
+            for column in ("bidder", "auction")
+        ]
     return f"SELECT {by}{more}, {', '.join(counts)} FROM (SELECT *, {day} FROM bid) GROUP BY {by}"
 
 
 def _window(kind: str, table: str, *lengths: str) -> str:
-    return f"TABLE({kind}(TABLE {table}, DESCRIPTOR(rowtime), {', '.join(f'INTERVAL {one}' for one in lengths)}))"
+    return f"TABLE({kind}(TABLE {table}, DESCRIPTOR(rowtime), {', '.join(f'INTERVAL {length}' for length in lengths)}))"
 
 
 _TEN, _TWO = "'10' SECOND", "'2' SECOND"

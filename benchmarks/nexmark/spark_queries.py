@@ -61,5 +61,5 @@ def run_on_spark(spark: Runners, files: str, folder: str, number: int, files_a_b
     else:
         query = writer.format("parquet").start(f"{folder}/table")
     query.awaitTermination()
-    state = sum(one.stat().st_size for one in Path(folder, "checkpoint", "state").rglob("*.*") if one.is_file())
+    state = sum(file.stat().st_size for file in Path(folder, "checkpoint", "state").rglob("*.*") if file.is_file())
     return {"state_bytes": state, "batches": [len(query.recentProgress)]}

@@ -41,7 +41,7 @@ def run_query(
     runs: list[JobRun] = []
     for job in query.jobs:
         # Event time of a job by arrival is processing time: close its windows in a minute.
-        is_by_arrival = close is not None and any(one.time_from == INGESTED_AT for one in job.inputs.values())
+        is_by_arrival = close is not None and any(input_.time_from == INGESTED_AT for input_ in job.inputs.values())
         mode = Incremental(datetime.now(UTC) + timedelta(minutes=1) if is_by_arrival else close)
         runs.append(keyfold.run(lakehouse, job, mode, options=options, runners=spark))
     return runs
@@ -67,12 +67,12 @@ def _keyfold(spark: Runners, home: str, number: int, close: int) -> dict[str, An
     def look(*_: object) -> None:
         for job in query.jobs:
             live = live_generation(lakehouse, job.name)
-            done = live.journal.last_done() if live else None
-            sizes[job.name] = max(sizes.get(job.name, 0), done.state_bytes if done else 0)
+            record = live.journal.last_done() if live else None
+            sizes[job.name] = max(sizes.get(job.name, 0), record.state_bytes if record else 0)
 
     options = RunOptions(on_batch=look)
     runs = run_query(spark, lakehouse, query, from_micros(close), options)
-    return {"state_bytes": sum(sizes.values()), "batches": [len(one.batch_seconds) for one in runs]}
+    return {"state_bytes": sum(sizes.values()), "batches": [len(run.batch_seconds) for run in runs]}
 
 
 _COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {"ingest": _ingest, "keyfold": _keyfold, "spark": run_on_spark}

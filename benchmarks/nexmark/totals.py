@@ -35,23 +35,25 @@ def _distinct_counts(name: str, by: tuple[str, ...], fields: list[pa.Field], mor
 
     def distinct(rows: pl.DataFrame) -> pl.DataFrame:
         sums = [pl.col(TIME).max(), *(pl.col(rank).sum() for rank in _RANKS)]
-        sides = [rows.filter(pl.col(one).is_not_null()).group_by(*by, one).agg(*sums) for one in ("bidder", "auction")]
+        sides = [
+            rows.filter(pl.col(side).is_not_null()).group_by(*by, side).agg(*sums) for side in ("bidder", "auction")
+        ]
         return pl.concat(sides, how="diagonal").select(rows.columns)
 
     def step(state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
-        found = distinct(pl.concat([state, events.select(state.columns)]))
-        integers = {one: counted.cast(pl.Int64) for one, counted in counts.items()}
-        return Step(state=found, output=found.group_by(by).agg(**more, **integers))
+        pairs = distinct(pl.concat([state, events.select(state.columns)]))
+        integers = {name: counted.cast(pl.Int64) for name, counted in counts.items()}
+        return Step(state=pairs, output=pairs.group_by(by).agg(**more, **integers))
 
-    keys = [BID.field(one) if one in BID.names else _DAY for one in by]
+    keys = [BID.field(name) if name in BID.names else _DAY for name in by]
     rows = pa.schema(
-        [*keys, *(pa.field(one, pa.int64()) for one in ("bidder", "auction")), *of_bid(TIME), *whole(*_RANKS)]
+        [*keys, *(pa.field(name, pa.int64()) for name in ("bidder", "auction")), *of_bid(TIME), *whole(*_RANKS)]
     )
     return KeyedJob(
         name,
         replace(
             BIDS,
-            source=_OF_DAY.derive(**{rank: one.value for rank, one in _BY_RANK.items()}),
+            source=_OF_DAY.derive(**{rank: bids.value for rank, bids in _BY_RANK.items()}),
             columns=rows,
             combine=distinct,
             events=counts["bids"],
