@@ -182,10 +182,11 @@ def _splits(plan: IngestPlan, parallelism: int) -> list[tuple[tuple[int, Admitte
 
 
 def _threads(runner: Runner, inputs: Sequence[tuple[int, AdmittedFile | OffsetRange]], total: int) -> int:
-    """Return the share of this process's cores that a split gets by its size: one large file may be the only one."""
-    if not runner.in_one_process or not total:
+    """Return the share of all cores that a split gets by its size, of its worker's: one large file may be the only one."""
+    if not total:
         return 1
-    return max(1, round(runner.parallelism * sum(input_.size for _, input_ in inputs) / total))
+    share = round(runner.parallelism * sum(input_.size for _, input_ in inputs) / total)
+    return max(1, min(share, runner.cores_per_worker))
 
 
 def _read(runner: Runner, lakehouse: Lakehouse, splits: Sequence[Split]) -> list[SplitResult]:

@@ -21,6 +21,11 @@ class LocalRunner:
 
     in_one_process = True
 
+    @property
+    def cores_per_worker(self) -> int:
+        """As `Runner.cores_per_worker`: all tasks are in one process."""
+        return self.parallelism
+
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """As `Runner.map`."""
         if len(items) < 2:

@@ -23,6 +23,7 @@ class Runner(Protocol):
     Attributes:
         parallelism: number of tasks that run at the same time.
         in_one_process: whether tasks share the memory of this process.
+        cores_per_worker: number of cores that a task can use if no other runs beside it, by threads of its own.
     """
 
     @property
@@ -30,6 +31,9 @@ class Runner(Protocol):
 
     @property
     def in_one_process(self) -> bool: ...
+
+    @property
+    def cores_per_worker(self) -> int: ...
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """Apply a function to each item, in tasks, and return the results in the order of the items.

@@ -47,6 +47,13 @@ class SparkRunner:
         # A client of Spark Connect cannot ask for the number of cores.
         return int(self._session.conf.get(_LEAVES, None) or _BY_DEFAULT)
 
+    @property
+    def cores_per_worker(self) -> int:
+        """As `Runner.cores_per_worker`: those of an executor."""
+        if self._is_on_this_machine():
+            return self.parallelism
+        return int(self._call(lambda: self._session.conf.get(_CORES, None)) or 1)
+
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """As `Runner.map`."""
         if not items:
@@ -135,6 +142,7 @@ class SparkRunner:
 
 _LEAVES = "spark.sql.leafNodeDefaultParallelism"
 _BY_DEFAULT = 8
+_CORES = "spark.executor.cores"
 
 
 def _in_worker(function: OnBatches) -> OnBatches:

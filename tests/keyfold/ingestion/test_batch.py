@@ -15,6 +15,7 @@ from keyfold.journal import Journal
 from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.lakehouse.reading import data_file_paths
 from keyfold.runners import Runners
+from keyfold.runners.local_runner import LocalRunner
 from keyfold.runs import ingest
 from keyfold.storage.place import Place
 from tests.landings import EVENTS, check_counts, event, land, local_runners, stored
@@ -108,9 +109,18 @@ def test_the_journal_tells_people_what_was_read_and_what_came_of_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("sizes", "threads"), [((1,), [4]), ((1, 1, 1, 1), [1, 1, 1, 1]), ((19, 1), [4, 1]), ((3, 1), [3, 1])]
+    ("sizes", "cores", "threads"),
+    [
+        ((1,), 4, [4]),
+        ((1, 1, 1, 1), 4, [1, 1, 1, 1]),
+        ((19, 1), 4, [4, 1]),
+        ((3, 1), 4, [3, 1]),
+        ((1,), 2, [2]),
+        ((3, 1), 2, [2, 1]),
+    ],
 )
-def test_the_cores_of_this_process_are_shared_among_splits_by_their_size(lakehouse, monkeypatch, sizes, threads):
+def test_all_cores_are_shared_among_splits_by_their_size(lakehouse, monkeypatch, sizes, cores, threads):
+    """Of a split not more than its worker has, such as an executor of Spark."""
     for number, size in enumerate(sizes):
         land(
             lakehouse.landing("clicks") / f"{number}.ndjson",
@@ -119,6 +129,7 @@ def test_the_cores_of_this_process_are_shared_among_splits_by_their_size(lakehou
     splits: list[Any] = []
     runners, read_split = local_runners(4), batch.read_split
     monkeypatch.setattr(batch, "_SPLIT_BYTES", 1)
+    monkeypatch.setattr(LocalRunner, "cores_per_worker", cores)
     monkeypatch.setattr(batch, "read_split", lambda split: splits.append(split) or read_split(split))
     ingest(lakehouse, EVENTS, runners=runners)
     splits.sort(key=lambda split: split.files[0][0])

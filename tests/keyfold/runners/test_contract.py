@@ -31,6 +31,15 @@ def test_every_runner_gives_the_same_tables_and_counts(spark, tmp_path, name):
     assert found[0] == found[1] == found[2]
 
 
+def test_a_task_may_use_the_cores_of_its_worker(spark, monkeypatch):
+    local, on_spark = LocalRunner(), spark.for_bytes(0)
+    assert local.cores_per_worker == local.parallelism
+    assert on_spark.cores_per_worker == on_spark.parallelism
+    # On a cluster those of an executor, which are one if nothing is said.
+    monkeypatch.setattr(type(on_spark), "_is_on_this_machine", lambda _: False)
+    assert on_spark.cores_per_worker == 1
+
+
 def test_every_runner_raises_what_a_worker_raised(spark):
     def work(number: int) -> None:
         raise (
