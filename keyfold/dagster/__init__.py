@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from keyfold.dagster.automation.schedules import group_schedule
     from keyfold.dagster.automation.sensors import landing_sensor
     from keyfold.dagster.library import keyfold_assets, keyfold_group
+    from keyfold.dagster.partitions.declared import Partitions
     from keyfold.dagster.resources import Keyfold, KeyfoldResource
     from keyfold.dagster.translator import KeyfoldTranslator
 
@@ -22,6 +23,7 @@ __all__ = [
     "Keyfold",
     "KeyfoldResource",
     "KeyfoldTranslator",
+    "Partitions",
     "StreamAssets",
     "alert_sensors",
     "group_schedule",
@@ -38,6 +40,7 @@ __getattr__ = lazy_names(
         "keyfold.dagster.automation.schedules": ("group_schedule",),
         "keyfold.dagster.automation.sensors": ("landing_sensor",),
         "keyfold.dagster.library": ("keyfold_assets", "keyfold_group"),
+        "keyfold.dagster.partitions.declared": ("Partitions",),
         "keyfold.dagster.resources": ("Keyfold", "KeyfoldResource"),
         "keyfold.dagster.translator": ("KeyfoldTranslator",),
     },

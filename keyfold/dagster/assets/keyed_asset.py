@@ -21,6 +21,7 @@ from keyfold.dagster.assets.shown import JobAssets, Plot
 from keyfold.dagster.automation.schedules import FRESH, on_checked_events
 from keyfold.dagster.failures import fails_with_message
 from keyfold.dagster.maintenance import maintain_job
+from keyfold.dagster.partitions.reports import PartitionReports, partition_reports
 from keyfold.dagster.plots import in_one_entry, plot_runs, try_plot
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.run_config import plain_fields
@@ -62,6 +63,8 @@ def keyed_assets(
         config_schema=plain_fields(config_type),
         pool=f"job_{declared.name}",
         op_tags={"dagster/priority": str(shown.priority)},
+        # Adjacent partitions are reprocessed at once.
+        backfill_policy=None if shown.partitions is None else dg.BackfillPolicy.single_run(),
         description=declared.description,
     )
     @fails_with_message
@@ -70,6 +73,7 @@ def keyed_assets(
     ) -> Iterator[dg.MaterializeResult | dg.Output[None]]:
         lakehouse = keyfold.lakehouse
         if is_left_to_continuous_run(context, lakehouse.job(declared.name)):
+            _report_partitions(context, lakehouse, configured_job(lakehouse, declared), shown, translator)
             maintain_job(context, lakehouse, declared, translator)
             return
 
@@ -88,6 +92,9 @@ def keyed_assets(
         batch = last_batch(lakehouse, job.name)
         for name in [table.name for table in tables]:
             (table,) = (table for table in job.tables if table.name == name)
+            reports = PartitionReports()
+            if name == job.name:
+                reports = _report_partitions(context, lakehouse, job, shown, translator)
             key = translator.get_asset_key(name)
             before = last_materialization(context.instance, key)
             written = batch_metadata(
@@ -98,9 +105,12 @@ def keyed_assets(
                 **table_metadata(lakehouse.table(name)),
                 # Dagster's pages read the lineage from the materialization, not from the definition.
                 "dagster/column_lineage": dg.MetadataValue.column_lineage(column_lineage(job, table, translator)),
+                **reports.metadata,
                 **written,
             }
-            if not is_written(written, before):
+            # A materialization of a run of partitions would be one of each of them.
+            is_of_partitions = name == job.name and (context.has_partition_key or context.has_partition_key_range)
+            if is_of_partitions or not (is_written(written, before) or reports.events):
                 yield from report_observation(context, key, metadata)
                 continue
             rows = _shown_rows(context, lakehouse, job, table, shown.plot)
@@ -109,6 +119,23 @@ def keyed_assets(
         maintain_job(context, lakehouse, declared, translator)
 
     return run_keyed_job
+
+
+def _report_partitions(
+    context: dg.AssetExecutionContext,
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    shown: JobAssets,
+    translator: KeyfoldTranslator,
+) -> PartitionReports:
+    """Report the partitions of the main table that are complete or have changed, and return what was reported."""
+    if shown.partitions is None:
+        return PartitionReports()
+    asset = translator.get_asset_key(job.name)
+    reports = partition_reports(context.instance, asset, lakehouse, job, shown.partitions)
+    for event in reports.events:
+        context.log_event(event)
+    return reports
 
 
 def _spec(shown: JobAssets, table: OutputTable, translator: KeyfoldTranslator) -> dg.AssetSpec:
@@ -129,6 +156,7 @@ def _spec(shown: JobAssets, table: OutputTable, translator: KeyfoldTranslator) -
             owners=list(shown.owners),
             tags={JOB_TAG: job.name},
             automation_condition=on_checked_events(),
+            partitions_def=shown.partitions.definition if shown.partitions and table.name == job.name else None,
             freshness_policy=FRESH if table.name == job.name else None,
             metadata={
                 "dagster/table_name": table.name,

@@ -69,10 +69,20 @@ def column_lineage(job: KeyedJob, table: OutputTable, translator: KeyfoldTransla
     return dg.TableColumnLineage(lineage)
 
 
+_PAGE = 100
+
+
 def last_materialization(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg.AssetMaterialization | None:
-    """Return the asset's last materialization, None before its first."""
-    event = instance.get_latest_materialization_event(asset)
-    return event.asset_materialization if event is not None else None
+    """Return the asset's last materialization as a whole, None before its first; its partitions have others."""
+    cursor, limit = None, 1
+    while True:
+        page = instance.fetch_materializations(asset, limit=limit, cursor=cursor)
+        for record in page.records:
+            if (report := record.asset_materialization) is not None and report.partition is None:
+                return report
+        if not page.has_more:
+            return None
+        cursor, limit = page.cursor, _PAGE
 
 
 GENERATION = "keyfold/generation"

@@ -6,6 +6,8 @@ from datetime import timedelta
 import dagster as dg
 from pydantic import InstanceOf
 
+from keyfold.dagster.partitions.completeness import rows_written
+from keyfold.dagster.partitions.declared import Partitions
 from keyfold.errors import Unfit
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
@@ -41,9 +43,12 @@ class JobAssets:
             the main table's check `few_events_are_late` shows its newest rows.
         most_late: share of the events of the last batches, from 0 to 1, above which `few_events_are_late` fails.
         stale_after: how far the watermark may be behind the clock before `watermark_keeps_up` fails, such as `"26h"`.
+        partitions: partitions of the main table by time, each of which is materialized when the watermark has passed it. All
+            partitioned tables that one run writes must have the same ones.
 
     Raises:
-        Misconfigured: a share is not from 0 to 1, or a duration is invalid.
+        Misconfigured: a share is not from 0 to 1, or a duration is invalid; or the main table lacks the column of the partitions,
+            or it is not known when they are complete.
 
     Example:
         >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
@@ -58,6 +63,11 @@ class JobAssets:
     late_asset: bool = False
     most_late: float = argument(converter=_to_share, default=MOST_LATE)
     stale_after: timedelta = argument(converter=to_duration, default=STALE)
+    partitions: InstanceOf[Partitions] | None = None
+
+    def __post_init__(self) -> None:
+        if self.partitions is not None:
+            rows_written(f"job {self.job.name}", self.job, self.partitions)
 
 
 @declaration(lambda arguments: f"StreamAssets of {_name(arguments.get('stream'))}")

@@ -136,7 +136,8 @@ def on_checked_events() -> dg.AutomationCondition:
     """Start a keyed job when its events are newer than its tables and their blocking checks have passed.
 
     Passed means: evaluated on the newest events, in any run, and not failed. Maintenance does not make events newer, since it
-    reports observations; nor do the job's clock ticks, which write only the job's tables.
+    reports observations; nor do the job's clock ticks, which write only the job's tables. A table with partitions is newer when one
+    of them is complete or has changed.
     """
     # Not `any_deps_updated`: it ignores updates by runs that also select the job, and a failed check cuts off just those.
     updated = dg.AutomationCondition.any_deps_match(
@@ -145,7 +146,8 @@ def on_checked_events() -> dg.AutomationCondition:
     return (
         updated.since_last_handled().with_label("events_are_newer")
         & dg.AutomationCondition.all_deps_blocking_checks_passed()
-        & ~dg.AutomationCondition.any_deps_missing()
+        # Not `any_deps_missing`: of a table with partitions, those that are not complete are missing.
+        & dg.AutomationCondition.all_deps_match(~dg.AutomationCondition.missing())
         & ~dg.AutomationCondition.any_deps_in_progress()
         & ~dg.AutomationCondition.in_progress()
     ).with_label("on_checked_events")

@@ -1,0 +1,215 @@
+"""A table with partitions in Dagster: runs report complete days, and assets downstream start once for each."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+import polars as pl
+import pytest
+
+import keyfold
+from keyfold import Input
+from keyfold.dagster import JobAssets, Partitions, keyfold_assets
+from keyfold.dagster.partitions import reports
+from keyfold.dagster.partitions.reports import ROWS, partition_reports
+from keyfold.dagster.resources import Keyfold
+from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.lakehouse import exclusive
+from keyfold.operators import Lateness, count, windows
+from tests.lake import LOCAL, Lake
+from tests.shop import CLICKS, HOUR
+
+BERLIN = ZoneInfo("Europe/Berlin")
+DAYS = Partitions("window_start", zone="Europe/Berlin", start="2026-03-01")
+DAY = timedelta(days=1)
+MOMENT = timedelta(microseconds=1)
+SUNDAY = datetime(2026, 3, 29, tzinfo=BERLIN).astimezone(UTC)
+"""The beginning of a day of 23 hours."""
+
+
+def hourly(**settings: Any) -> keyfold.KeyedJob:
+    idle = settings.pop("idle_timeout", None)
+    return windows("hourly", Input(CLICKS, idle_timeout=idle), {"n": count()}, key="user", length="1h", **settings)
+
+
+@dg.asset(deps=["hourly"], partitions_def=DAYS.definition, automation_condition=dg.AutomationCondition.eager())
+def daily_report() -> None:
+    """A plain asset of somebody else's."""
+
+
+class Site(Lake):
+    """A lakehouse, a code location with the job's assets, and an instance of Dagster."""
+
+    def __init__(self, folder: Path, instance: dg.DagsterInstance, job: keyfold.KeyedJob, days: Partitions = DAYS) -> None:
+        super().__init__(folder)
+        self.instance, self.job, self.days = instance, job, days
+        self.assets = keyfold_assets(jobs=[JobAssets(job, partitions=days)])
+        self.definitions = dg.Definitions(
+            assets=[dg.AssetSpec("clicks_events"), *self.assets, daily_report],
+            resources={"keyfold": Keyfold(self.lakehouse, LOCAL)},
+        )
+        self.cursor: Any = None
+
+    def come(self, *times: datetime) -> None:
+        kinds = {"user": pl.String, "at": pl.Datetime("us", "UTC"), "clicks": pl.Int64}
+        self.put(pl.DataFrame([("ann", time, 1) for time in times], kinds, orient="row"))
+
+    def materialize(self, *assets: str, **options: Any) -> dg.ExecuteInProcessResult:
+        job = self.definitions.resolve_implicit_global_asset_job_def()
+        selection = [dg.AssetKey(name) for name in assets or ("hourly", "hourly_late")]
+        existing = [key for key in selection if key in job.asset_layer.executable_asset_keys]
+        return job.execute_in_process(instance=self.instance, asset_selection=existing, **options)
+
+    def reported(self, asset: str = "hourly") -> list[tuple[str, Any]]:
+        """The partitions that were materialized, with their rows, oldest first."""
+        records = self.instance.fetch_materializations(dg.AssetKey(asset), limit=99, ascending=True).records
+        events = [record.asset_materialization for record in records]
+        return [(event.partition, event.metadata[ROWS].value) for event in events if event and event.partition]
+
+    def observed(self) -> list[tuple[str, Any]]:
+        records = self.instance.fetch_observations(dg.AssetKey("hourly"), limit=99, ascending=True).records
+        events = [record.asset_observation for record in records]
+        return [(event.partition, event.metadata["late"].value) for event in events if event and event.partition]
+
+    def of_run(self) -> dict[str, Any]:
+        """Metadata of the last report of a run."""
+        records = self.instance.fetch_materializations(dg.AssetKey("hourly"), limit=9).records
+        events = [record.asset_materialization for record in records if record.asset_materialization]
+        return {name: value.value for name, value in next(one for one in events if one.partition is None).metadata.items()}
+
+    def tick(self, now: datetime) -> int:
+        """How many days of the plain asset Dagster's automation starts at a time."""
+        result = dg.evaluate_automation_conditions(
+            self.definitions, self.instance, cursor=self.cursor, evaluation_time=now
+        )
+        self.cursor = result.cursor
+        return result.get_num_requested(dg.AssetKey("daily_report"))
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as opened:
+        yield opened
+
+
+def test_a_day_is_reported_when_the_watermark_has_passed_it_and_an_asset_downstream_starts_once(tmp_path, instance):
+    site, evening, after = Site(tmp_path, instance, hourly()), SUNDAY + 20 * HOUR, SUNDAY + 25 * HOUR
+    site.come(SUNDAY - HOUR, SUNDAY, SUNDAY + HOUR)
+    assert site.materialize().success
+    # The day of the first event is complete: the watermark is past its end.
+    assert site.reported() == [("2026-03-28", 1)]
+    assert site.of_run()["partitions_written"] == "2026-03-28 (+1), 2026-03-29 (+1)"
+    assert site.tick(evening) == 0
+    # Its end, at 23 hours, is at the watermark; a microsecond before, it is open.
+    for last, days in ((SUNDAY + 23 * HOUR - MOMENT, 1), (SUNDAY + 23 * HOUR, 2)):
+        site.come(last)
+        assert site.materialize().success
+        assert len(site.reported()) == days
+        assert site.tick(after) == (days == 2)
+    assert site.reported()[1] == ("2026-03-29", 3)
+    assert site.of_run()["partitions_complete"] == "2026-03-29"
+    site.come(SUNDAY + 23 * HOUR + MOMENT)
+    assert site.materialize().success
+    assert (len(site.reported()), site.tick(after)) == (2, 0)
+
+
+def test_days_without_rows_are_complete_too_and_those_before_the_first_event_are_none(tmp_path, instance):
+    site = Site(tmp_path, instance, hourly())
+    site.come(SUNDAY, SUNDAY + 3 * DAY)
+    assert site.materialize().success
+    assert site.reported() == [("2026-03-29", 1), ("2026-03-30", 0), ("2026-03-31", 0)]
+
+
+def test_an_idle_stream_completes_its_day_without_a_row(tmp_path, instance):
+    site = Site(tmp_path, instance, hourly(idle_timeout="1h"))
+    site.come(SUNDAY)
+    assert site.materialize().success
+    assert site.reported() == []
+    site.run(site.job, Incremental(advance_to=SUNDAY + DAY))
+    assert site.materialize().success
+    assert site.reported() == [("2026-03-29", 1)]
+    assert site.of_run()["partitions_complete"] == "2026-03-29"
+
+
+def test_late_events_change_a_complete_day_or_are_counted_on_its_page_as_the_job_says(tmp_path, instance):
+    counted = Site(tmp_path / "counted", instance, hourly())
+    counted.come(SUNDAY, SUNDAY + DAY)
+    assert counted.materialize().success
+    for number in (1, 2):
+        counted.come(SUNDAY + 2 * HOUR)
+        assert counted.materialize().success
+        assert counted.materialize().success
+        assert (counted.reported(), counted.observed()[number - 1 :]) == ([("2026-03-29", 1)], [("2026-03-29", number)])
+
+
+def test_a_late_event_within_the_lateness_materializes_its_day_again_with_what_changed(tmp_path, instance):
+    site = Site(tmp_path, instance, hourly(lateness=Lateness(allowed="7d")))
+    site.come(SUNDAY, SUNDAY + DAY)
+    assert site.materialize().success
+    now = SUNDAY + 25 * HOUR
+    # What was there before automation began is not new.
+    assert site.tick(now) == 0
+    site.come(SUNDAY + 2 * HOUR)
+    assert site.materialize().success
+    assert (site.reported(), site.observed()) == ([("2026-03-29", 1), ("2026-03-29", 2)], [])
+    (event,) = instance.fetch_materializations(
+        dg.AssetRecordsFilter(dg.AssetKey("hourly"), asset_partitions=["2026-03-29"]), limit=1
+    ).records
+    assert event.asset_materialization is not None
+    told = {name: value.value for name, value in event.asset_materialization.metadata.items()}
+    assert (told["status"], told["rows_before"], told[ROWS]) == ("changed", 1, 2)
+    assert site.of_run()["partitions_changed"] == "2026-03-29"
+    assert (site.tick(now), site.tick(now)) == (1, 0)
+
+
+def test_what_a_run_did_not_report_the_next_one_does(tmp_path, instance, monkeypatch):
+    site = Site(tmp_path, instance, hourly())
+    site.come(SUNDAY, SUNDAY + DAY, SUNDAY + 2 * DAY)
+
+    def killed(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("keyfold.dagster.assets.keyed_asset.partition_reports", killed)
+        with pytest.raises(KeyboardInterrupt):
+            site.materialize()
+    assert site.reported() == []
+    # The first of them was reported, and not the run.
+    first = partition_reports(instance, dg.AssetKey("hourly"), site.lakehouse, site.job, DAYS).events[0]
+    instance.report_runless_asset_event(first)
+    assert site.materialize().success
+    assert site.reported() == [("2026-03-29", 1), ("2026-03-30", 1)]
+    assert site.materialize().success
+    assert len(site.reported()) == 2
+
+
+def test_another_generation_reports_all_days_again(tmp_path, instance):
+    site = Site(tmp_path, instance, hourly())
+    site.come(SUNDAY, SUNDAY + DAY, SUNDAY + 2 * DAY)
+    assert site.materialize().success
+    refresh = {"ops": {"hourly": {"config": {"mode": "full_refresh"}}}}
+    assert site.materialize(run_config=refresh).success
+    assert site.reported() == 2 * [("2026-03-29", 1), ("2026-03-30", 1)]
+    assert site.of_run()["partitions_changed"] == "2026-03-29, 2026-03-30"
+
+
+def test_a_run_that_leaves_the_job_to_a_continuous_one_reports_its_days(tmp_path, instance):
+    site = Site(tmp_path, instance, hourly())
+    site.come(SUNDAY, SUNDAY + DAY)
+    site.run(site.job)
+    with exclusive(site.lakehouse.job("hourly"), "job hourly"):
+        assert site.materialize(tags={"dagster/schedule_name": "hourly"}).success
+    assert site.reported() == [("2026-03-29", 1)]
+
+
+def test_no_day_is_reported_before_the_clock_has_passed_it(tmp_path, instance):
+    site = Site(tmp_path, instance, hourly())
+    site.come(SUNDAY, SUNDAY + DAY)
+    site.run(site.job)
+    asset = dg.AssetKey("hourly")
+    for now, days in ((SUNDAY + 23 * HOUR - MOMENT, 0), (SUNDAY + 23 * HOUR, 1)):
+        assert len(partition_reports(instance, asset, site.lakehouse, site.job, DAYS, now).events) == days
+    assert reports.STATUS
