@@ -13,9 +13,11 @@ import dagster as dg
 from pydantic import Field
 
 from keyfold.dagster.arguments import OPERATORS, Arguments, Column, schema_of
+from keyfold.dagster.assets.shown import JobAssets
 from keyfold.dagster.automation.schedules import group_schedule
 from keyfold.dagster.automation.sensors import landing_sensor
 from keyfold.dagster.library import keyfold_assets
+from keyfold.dagster.partitions.declared import Partitions
 from keyfold.dagster.translator import JOB_TAG, KeyfoldTranslator
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.job import contract
@@ -60,6 +62,24 @@ class Freshness(dg.Model, dg.Resolvable):
 
     fail: str
     warn: str | None = None
+
+
+class PartitionsOfTable(dg.Model, dg.Resolvable):
+    """The partitions of the main table, as the arguments of keyfold.dagster.Partitions."""
+
+    column: str
+    every: Literal["1h", "1d", "1w", "1mo"] = "1d"
+    zone: str = "UTC"
+    start: str = Field("2020-01-01", description="The date of the first partition.")
+    after: str | None = Field(None, description="How long the watermark must be past the end of a partition.")
+
+    def declared(self) -> Partitions:
+        """Return the partitions.
+
+        Raises:
+            KeyfoldError: an argument does not fit.
+        """
+        return Partitions(**self.model_dump())
 
 
 class _Described(dg.Component, dg.Model, dg.Resolvable):
@@ -140,6 +160,7 @@ class KeyedJob(_Described):
         default={}, description="Expectations of Great Expectations on the table, by check."
     )
     freshness: Freshness | None = Field(None, description="How old the table may become.")
+    partitions: PartitionsOfTable | None = Field(None, description="Its partitions by time, reported when complete.")
 
     def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
         """Return the spec of an asset, with the component's freshness."""
@@ -171,8 +192,9 @@ class KeyedJob(_Described):
         """Build the job's definitions."""
         job, translator = self.declared(lambda path: self._stream_at(context, path)), self._translator()
         suites: Any = {self.name: self.checks}
+        shown = JobAssets(job, partitions=self.partitions and self.partitions.declared())
         return dg.Definitions(
-            assets=keyfold_assets(jobs=[job], suites=suites if self.checks else {}, translator=translator),
+            assets=keyfold_assets(jobs=[shown], suites=suites if self.checks else {}, translator=translator),
             schedules=[group_schedule(f"{self.name}_schedule", job, translator=translator)],
         )
 

@@ -21,6 +21,7 @@ from keyfold.dagster.assets.shown import JobAssets, Plot
 from keyfold.dagster.automation.schedules import FRESH, on_checked_events
 from keyfold.dagster.failures import fails_with_message
 from keyfold.dagster.maintenance import maintain_job
+from keyfold.dagster.partitions.backfill import Span, asked_span, check_can_reprocess, reprocess_partitions
 from keyfold.dagster.partitions.reports import PartitionReports, partition_reports
 from keyfold.dagster.plots import in_one_entry, plot_runs, try_plot
 from keyfold.dagster.resources import Keyfold
@@ -86,7 +87,12 @@ def keyed_assets(
         if isinstance(mode, FullRefresh):
             refuse_to_forget(lakehouse, declared, config.given())
         job = configured_job(lakehouse, declared, mode, config.given())
+        asked = asked_span(context, translator.get_asset_key(job.name))
+        if asked is not None and shown.partitions is not None:
+            check_can_reprocess(lakehouse, job, shown.partitions)
         summary = runs.run(lakehouse, job, mode, options=RunOptions(on_batch=log_batch), runners=keyfold.runners)
+        if asked is not None and shown.partitions is not None and not isinstance(mode, FullRefresh):
+            reprocess_partitions(context, lakehouse, job, shown.partitions, asked, keyfold.runners)
         for warning in summary.warnings:
             context.log.warning(warning)
         batch = last_batch(lakehouse, job.name)
@@ -94,7 +100,7 @@ def keyed_assets(
             (table,) = (table for table in job.tables if table.name == name)
             reports = PartitionReports()
             if name == job.name:
-                reports = _report_partitions(context, lakehouse, job, shown, translator)
+                reports = _report_partitions(context, lakehouse, job, shown, translator, asked)
             key = translator.get_asset_key(name)
             before = last_materialization(context.instance, key)
             written = batch_metadata(
@@ -109,8 +115,7 @@ def keyed_assets(
                 **written,
             }
             # A materialization of a run of partitions would be one of each of them.
-            is_of_partitions = name == job.name and (context.has_partition_key or context.has_partition_key_range)
-            if is_of_partitions or not (is_written(written, before) or reports.events):
+            if (name == job.name and asked is not None) or not (is_written(written, before) or reports.events):
                 yield from report_observation(context, key, metadata)
                 continue
             rows = _shown_rows(context, lakehouse, job, table, shown.plot)
@@ -127,12 +132,13 @@ def _report_partitions(
     job: KeyedJob,
     shown: JobAssets,
     translator: KeyfoldTranslator,
+    asked: Span | None = None,
 ) -> PartitionReports:
     """Report the partitions of the main table that are complete or have changed, and return what was reported."""
     if shown.partitions is None:
         return PartitionReports()
     asset = translator.get_asset_key(job.name)
-    reports = partition_reports(context.instance, asset, lakehouse, job, shown.partitions)
+    reports = partition_reports(context.instance, asset, lakehouse, job, shown.partitions, asked=asked)
     for event in reports.events:
         context.log_event(event)
     return reports

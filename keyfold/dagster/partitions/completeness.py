@@ -1,7 +1,7 @@
 """Tell up to which time a job has written all rows of its main table, given its watermark.
 
-Windows say it of themselves: that of an event is written when the watermark reaches its end. So do sessions of their last event:
-they are over `gap` later. Of all other jobs only the author knows it (`Partitions.after`).
+Jobs say it that declare the times of their rows (`RowTimes`), as windows and joins do; and sessions, which are over `gap` after their
+last event. Of all others only the author knows it (`Partitions.after`).
 """
 
 from collections.abc import Callable
@@ -13,9 +13,12 @@ from keyfold.dagster.partitions.declared import Partitions
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.operator_call import OperatorCall
+from keyfold.keyed.job.row_times import RowTimes
 from keyfold.keyed.job.timeouts import as_timeout
-from keyfold.operators.aggregation.window_shapes import WINDOW_END, WINDOW_START, Shape, Spans, shape_of
-from keyfold.times import shifted
+from keyfold.operators.aggregation.window_shapes import WINDOW_END
+from keyfold.times import END, EPOCH, shifted
+
+_TIME, _MOMENT = pl.Datetime("us", "UTC"), timedelta(microseconds=1)
 
 Written = Callable[[datetime], datetime]
 """Returns of a watermark the time before which all rows are written."""
@@ -50,6 +53,8 @@ def rows_written(subject: str, job: KeyedJob, partitions: Partitions) -> Written
         )
     if partitions.after is not None:
         return _behind(partitions.after)
+    if job.row_times is not None and any(time.meta.eq(pl.col(column)) for time in job.row_times.of_rows):
+        return _by_row_times(job.row_times)
     written = _by_operator(job, call, column) if call is not None else None
     if written is None:
         raise Misconfigured(
@@ -66,31 +71,29 @@ def _behind(wait: timedelta) -> Written:
 
 def _by_operator(job: KeyedJob, call: OperatorCall, column: str) -> Written | None:
     arguments = call.arguments
-    aggregate = arguments.get("of", {}).get(column)
-    # The kind of an aggregate of the events' times.
-    kind = aggregate.kind if aggregate is not None and aggregate.column == job.event_time else None
-    if call.name == "windows":
-        if column == WINDOW_END:
-            return _behind(timedelta(0))
-        # All times of a window's events are in it, so none is before its start.
-        is_in_window = column == WINDOW_START or kind in ("min", "max", "first", "last")
-        return _windows(shape_of(job.name, arguments["length"], arguments["every"])) if is_in_window else None
+    if call.name == "windows" and column == WINDOW_END:
+        return _behind(timedelta(0))
     if call.name == "sessions" and (gap := as_timeout(f"job {job.name}: gap", arguments["gap"])).in_event_time:
-        while_ = arguments["while_"]
+        aggregate, while_ = arguments["of"].get(column), arguments["while_"]
         if column == WINDOW_END and arguments["until"] is None and while_ is None:
             return _behind(timedelta(0))
         # The first event of a session tells nothing: it may go on for ever.
-        if kind in ("max", "last"):
+        if aggregate is not None and aggregate.column == job.event_time and aggregate.kind in ("max", "last"):
             return _behind(gap.after + (while_.pause if while_ is not None else timedelta(0)))
     return None
 
 
-def _windows(shape: Shape) -> Written:
-    """Return of a watermark the start of the first window that it has not passed."""
-    overlap = shape.length - shape.every if isinstance(shape, Spans) else timedelta(0)
+def _by_row_times(times: RowTimes) -> Written:
+    """Return of a watermark the time before which no row waits for an event."""
+    periods = times.periods
+    if periods is None:
+        return _behind(times.after)
 
     def written(watermark: datetime) -> datetime:
-        passed = pl.lit(shifted(watermark, -overlap), pl.Datetime("us", "UTC"))
-        return pl.select(shape.start(passed)).item()
+        start = pl.select(periods.start(pl.lit(watermark, _TIME))).item()
+        # Where windows overlap, those that began before may not be over either.
+        while start > EPOCH and (times.events_of(None, start)[1] or END) > watermark:
+            start = pl.select(periods.start(pl.lit(start - _MOMENT, _TIME))).item()
+        return start
 
     return written

@@ -6,8 +6,8 @@ command line, a continuous run or one that was killed did not report, the next o
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from keyfold.dagster.assets.metadata import BATCH, GENERATION
 from keyfold.dagster.partitions.completeness import rows_written
 from keyfold.dagster.partitions.declared import Partitions, Period
 from keyfold.dagster.partitions.tables import QUARTER, Counted, JobTables, in_periods
-from keyfold.keyed.generation.generations import live_generation
+from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job_run import watermark
 from keyfold.lakehouse import Lakehouse
@@ -86,6 +86,8 @@ def partition_reports(
     lakehouse: Lakehouse,
     job: KeyedJob,
     partitions: Partitions,
+    *,
+    asked: tuple[datetime, datetime] | None = None,
     now: datetime | None = None,
 ) -> PartitionReports:
     """Return what is to be reported of a job's partitions, given what Dagster's records say; nothing before the first batch.
@@ -99,6 +101,7 @@ def partition_reports(
         lakehouse: has the tables.
         job: the job, with the parameters of its live generation.
         partitions: the partitions.
+        asked: a span whose partitions are reported, if they are complete, whether they have changed or not.
         now: the time of the clock, after which Dagster has no partitions.
     """
     live = live_generation(lakehouse, job.name)
@@ -109,7 +112,7 @@ def partition_reports(
         return PartitionReports()
     until = min(rows_written(f"job {job.name}", job, partitions)(passed), now or datetime.now(UTC))
     tables = JobTables(lakehouse, job, partitions.column, written)
-    return _Reports(instance, asset, partitions, tables, until).found()
+    return _Reports(instance, asset, partitions, tables, live, until, asked).found()
 
 
 @dataclass(frozen=True)
@@ -118,13 +121,16 @@ class _Reports:
 
     Attributes:
         until: all rows before this time are written.
+        asked: a span whose partitions are reported in any case.
     """
 
     instance: dg.DagsterInstance
     asset: dg.AssetKey
     partitions: Partitions
     tables: JobTables
+    live: Generation
     until: datetime
+    asked: tuple[datetime, datetime] | None
 
     def found(self) -> PartitionReports:
         """Return what is to be reported."""
@@ -137,35 +143,47 @@ class _Reports:
         if new_rows is None or new_late is None:
             return self._of_all(before)
         starts = [start for times in (*new_rows.values(), *new_late.values()) for start, _ in times]
-        periods = self._periods(min([before.until, *starts]), starts)
+        replaced = [(since or before.since, until) for since, until in self.tables.replaced(self.live, before.batch)]
+        lows = [*starts, *(since for since, _ in replaced), *(self.asked or ())[:1]]
+        periods = self._periods(min([before.until, *lows]), starts)
         complete = [period for period in periods if period.end <= self.until]
-        changed, last_batch = Counter[str](), dict[str, int]()
+        first = min([before.since, *starts])
+        written_rows, changed_at = Counter[str](), _completed_at(complete, before, first)
         for batch, times in new_rows.items():
             for key, counted in in_periods(times, periods).items():
-                changed[key] += counted.rows
-                last_batch[key] = batch
-        due = [
-            period
-            for period in complete
-            # Where a row is older than all that was known, the empty partitions after it are complete too.
-            if period.key in last_batch or period.end > before.until or period.end <= before.since
-        ]
-        earlier = self._earlier(due)
+                written_rows[key] += counted.rows
+                changed_at[key] = batch
+        changed_at |= dict.fromkeys(self._with_rows_gone(complete, replaced), written.batch)
+        if self.asked is not None:
+            changed_at |= {period.key: written.batch + 1 for period in complete if _is_in(period, [self.asked])}
+        changed = [period for period in complete if period.key in changed_at]
+        earlier = self._earlier(changed)
         # A run that was killed while it reported has reported some.
         due = [
             period
-            for period in due
-            if _batch_of(earlier.get(period.key), before.generation)
-            < max(last_batch.get(period.key, 0), before.batch if period.end > before.until else 0)
+            for period in changed
+            if _batch_of(earlier.get(period.key), before.generation) < changed_at[period.key]
         ]
         late = {key for times in new_late.values() for key in in_periods(times, complete)}
         late -= {period.key for period in due}
         materialized = list(self._materializations(due, earlier, self.tables.within(job.name, due)))
         observed = list(self._observations([period for period in complete if period.key in late]))
-        reported = self._reported(min([before.since, *starts]), self.until)
+        reported = self._reported(first, self.until)
         events: list[Any] = [*observed, *materialized]
         events[-1:] = [event.with_metadata({**event.metadata, **reported.metadata}) for event in events[-1:]]
-        return PartitionReports(events, self._of_run(changed, due, earlier) | reported.metadata)
+        return PartitionReports(events, self._of_run(written_rows, due, earlier) | reported.metadata)
+
+    def _with_rows_gone(
+        self, complete: Sequence[Period], replaced: Sequence[tuple[datetime, datetime | None]]
+    ) -> list[str]:
+        """Return the partitions whose rows were replaced by another number of rows."""
+        periods = [period for period in complete if _is_in(period, replaced)]
+        earlier, counts = self._earlier(periods), self.tables.within(self.tables.job.name, periods)
+        return [
+            key
+            for key, report in earlier.items()
+            if ROWS in report.metadata and report.metadata[ROWS].value != counts.get(key, Counted()).rows
+        ]
 
     def _of_all(self, before: _Reported | None) -> PartitionReports:
         """Return reports of all complete partitions: none is reported, or all belong to another generation."""
@@ -283,11 +301,29 @@ class _Reports:
         }
 
 
+def _completed_at(complete: Sequence[Period], before: _Reported, first: datetime) -> dict[str, int]:
+    """Return the partitions that have become complete since the last report, each with a batch before that.
+
+    Args:
+        complete: the partitions that are complete.
+        before: the last report.
+        first: the earliest time of an event or row.
+    """
+    new = {period.key: before.batch for period in complete if period.end > before.until}
+    # Where a row is older than all that was known, the empty partitions after it are complete too.
+    return new | {period.key: 0 for period in complete if first < period.end <= before.since}
+
+
 def _batch_of(report: dg.AssetMaterialization | None, generation: str) -> int:
     """Return the batch at which a partition was reported; -1 if it was not in this generation."""
     metadata = report.metadata if report is not None else {}
     is_same = GENERATION in metadata and metadata[GENERATION].value == generation
     return int(str(metadata[BATCH].value)) if is_same else -1
+
+
+def _is_in(period: Period, spans: Sequence[tuple[datetime, datetime | None]]) -> bool:
+    """Return whether a partition has a part of a span; one without an end goes on."""
+    return any(since < period.end and (until is None or period.start < until) for since, until in spans)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import polars as pl
 
 from keyfold.dagster.partitions.declared import Period
+from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.input_tables import input_tables
 from keyfold.keyed.written_files import files_written
@@ -73,6 +74,13 @@ class JobTables:
             return None
         columns = self.written.tables[table].to_pyarrow_dataset().schema
         return {batch: self._times(table, scan_in_columns(paths, columns)) for batch, paths in files.items()}
+
+    def replaced(self, generation: Generation, since: int) -> list[tuple[datetime | None, datetime | None]]:
+        """Return the spans whose rows batches after `since` have replaced, each with the end of the events that they depend on."""
+        records = (generation.journal.done(batch) for batch in range(since + 1, self.written.batch + 1))
+        spans = [record.replaced for record in records if record is not None and record.replaced is not None]
+        times = self.job.row_times
+        return [] if times is None else [(span.since, times.events_of(None, span.until)[1]) for span in spans]
 
     def first_event(self) -> datetime | None:
         """Return the earliest time of an event; None without events."""

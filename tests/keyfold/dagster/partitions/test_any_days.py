@@ -11,14 +11,13 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 import polars as pl
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from keyfold import FullRefresh, Input, KeyedJob
 from keyfold.dagster import Partitions
 from keyfold.dagster.partitions.reports import LATE, ROWS, ROWS_BEFORE, partition_reports
-from keyfold.operators import Lateness, count, last, sessions, windows
+from keyfold.operators import Lateness, count, windows
 from tests.examples import examples
 from tests.lake import Lake
 from tests.shop import CLICKS, HOUR
@@ -109,7 +108,7 @@ class Site:
         self.lake.run(self.job, *mode)
 
     def report(self, at_most: int | None = None) -> list[Any]:
-        reports = partition_reports(self.instance, self.asset, self.lake.lakehouse, self.job, self.partitions, NOW)
+        reports = partition_reports(self.instance, self.asset, self.lake.lakehouse, self.job, self.partitions, now=NOW)
         for event in reports.events[:at_most]:
             self.instance.report_runless_asset_event(event)
         if at_most is None and reports.events:
@@ -119,7 +118,9 @@ class Site:
 
 MOMENTS = st.integers(0, 6 * 24 * 4).map(lambda quarters: (BEGIN + quarters * timedelta(minutes=15)).astimezone(UTC))
 EVENTS = st.lists(st.tuples(st.sampled_from("ab"), MOMENTS), max_size=4)
-RUNS = st.lists(st.tuples(EVENTS, st.sampled_from(["report", "report", "none", "killed", "refresh"])), min_size=1, max_size=6)
+RUNS = st.lists(
+    st.tuples(EVENTS, st.sampled_from(["report", "report", "none", "killed", "refresh"])), min_size=1, max_size=6
+)
 
 
 @examples(200, shrinks=False)
@@ -139,7 +140,7 @@ def test_each_partition_is_reported_when_it_is_complete_and_again_when_it_has_ch
             came += events
             if then == "refresh":
                 site.run(events, FullRefresh())
-                watermark, model = model.watermark, Model(column, allowed)
+                model = Model(column, allowed)
                 model.run(came)
                 dirty |= reported.keys()
             else:
@@ -169,6 +170,8 @@ def test_each_partition_is_reported_when_it_is_complete_and_again_when_it_has_ch
                 late = [at for at in model.late if span[0] <= at < span[1]]
                 assert event.metadata[ROWS].value == rows[span]
                 assert event.metadata[LATE].value == len(late)
-                assert (event.metadata[ROWS_BEFORE].value if ROWS_BEFORE in event.metadata else None) == reported.get(span)
+                assert (event.metadata[ROWS_BEFORE].value if ROWS_BEFORE in event.metadata else None) == reported.get(
+                    span
+                )
                 reported[span] = rows[span]
             dirty -= {*spans}

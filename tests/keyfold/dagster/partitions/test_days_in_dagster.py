@@ -13,12 +13,13 @@ import pytest
 import keyfold
 from keyfold import Input
 from keyfold.dagster import JobAssets, Partitions, keyfold_assets
-from keyfold.dagster.partitions import reports
 from keyfold.dagster.partitions.reports import ROWS, partition_reports
 from keyfold.dagster.resources import Keyfold
+from keyfold.journal.audit import Author
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.lakehouse import exclusive
 from keyfold.operators import Lateness, count, windows
+from keyfold.runs.reprocess import reprocess
 from tests.lake import LOCAL, Lake
 from tests.shop import CLICKS, HOUR
 
@@ -43,7 +44,9 @@ def daily_report() -> None:
 class Site(Lake):
     """A lakehouse, a code location with the job's assets, and an instance of Dagster."""
 
-    def __init__(self, folder: Path, instance: dg.DagsterInstance, job: keyfold.KeyedJob, days: Partitions = DAYS) -> None:
+    def __init__(
+        self, folder: Path, instance: dg.DagsterInstance, job: keyfold.KeyedJob, days: Partitions = DAYS
+    ) -> None:
         super().__init__(folder)
         self.instance, self.job, self.days = instance, job, days
         self.assets = keyfold_assets(jobs=[JobAssets(job, partitions=days)])
@@ -78,7 +81,9 @@ class Site(Lake):
         """Metadata of the last report of a run."""
         records = self.instance.fetch_materializations(dg.AssetKey("hourly"), limit=9).records
         events = [record.asset_materialization for record in records if record.asset_materialization]
-        return {name: value.value for name, value in next(one for one in events if one.partition is None).metadata.items()}
+        return {
+            name: value.value for name, value in next(one for one in events if one.partition is None).metadata.items()
+        }
 
     def tick(self, now: datetime) -> int:
         """How many days of the plain asset Dagster's automation starts at a time."""
@@ -169,7 +174,7 @@ def test_what_a_run_did_not_report_the_next_one_does(tmp_path, instance, monkeyp
     site = Site(tmp_path, instance, hourly())
     site.come(SUNDAY, SUNDAY + DAY, SUNDAY + 2 * DAY)
 
-    def killed(*_: Any) -> Any:
+    def killed(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -211,5 +216,51 @@ def test_no_day_is_reported_before_the_clock_has_passed_it(tmp_path, instance):
     site.run(site.job)
     asset = dg.AssetKey("hourly")
     for now, days in ((SUNDAY + 23 * HOUR - MOMENT, 0), (SUNDAY + 23 * HOUR, 1)):
-        assert len(partition_reports(instance, asset, site.lakehouse, site.job, DAYS, now).events) == days
-    assert reports.STATUS
+        assert len(partition_reports(instance, asset, site.lakehouse, site.job, DAYS, now=now).events) == days
+
+
+def of_range(first: str, last: str) -> dict[str, str]:
+    """Tags of one run of adjacent partitions, as a backfill starts it (`BackfillPolicy.single_run`)."""
+    return {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+
+
+@pytest.mark.parametrize("column", ["window_start", "window_end"])
+def test_a_backfill_computes_its_days_again_and_reports_them(tmp_path, instance, column):
+    days = Partitions(column, zone="Europe/Berlin", start="2026-03-01")
+    site = Site(tmp_path, instance, hourly(), days)
+    site.come(SUNDAY + HOUR, SUNDAY + DAY + HOUR, SUNDAY + 4 * DAY)
+    assert site.materialize().success
+    # A late event: it counts when its day is computed again.
+    site.come(SUNDAY + 2 * HOUR)
+    assert site.materialize().success
+    assert site.observed() == [("2026-03-29", 1)]
+    assert site.materialize(tags=of_range("2026-03-29", "2026-03-30")).success
+    told = [("2026-03-29", 1), ("2026-03-30", 1), ("2026-03-31", 0), ("2026-04-01", 0)]
+    assert site.reported() == [*told, ("2026-03-29", 2), ("2026-03-30", 1)]
+    assert site.rows("late.hourly") == []
+    # The next run knows it, and what the command line computes again.
+    assert site.materialize().success
+    assert len(site.reported()) == len(told) + 2
+
+
+def test_a_backfill_of_days_that_are_not_complete_says_so(tmp_path, instance):
+    site = Site(tmp_path, instance, hourly())
+    site.come(SUNDAY, SUNDAY + DAY)
+    assert site.materialize(tags=of_range("2026-03-29", "2026-03-31")).success
+    assert site.reported() == [("2026-03-29", 1)]
+    result = site.materialize(tags=of_range("2026-03-30", "2026-03-31"), raise_on_error=False)
+    (failed,) = result.get_step_failure_events()
+    assert "none of the partitions 2026-03-30 to 2026-03-31 is complete yet" in str(failed.event_specific_data)
+
+
+def test_days_that_the_command_line_computes_again_are_reported_by_the_next_run(tmp_path, instance):
+    site = Site(tmp_path, instance, hourly())
+    site.come(SUNDAY, SUNDAY + DAY, SUNDAY + 3 * DAY)
+    assert site.materialize().success
+    site.come(SUNDAY + 2 * HOUR)
+    assert site.materialize().success
+    before = len(site.reported())
+    author = Author("ann", "late")
+    assert reprocess(site.lakehouse, site.job, SUNDAY, SUNDAY + 3 * DAY, author=author, yes=True, runners=LOCAL).batch
+    assert site.materialize().success
+    assert ("2026-03-29", 2) in site.reported()[before:]
