@@ -19,12 +19,13 @@ import polars as pl
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.ingestion.event_rewrites import EventRewrite, decide, rewrites
 from keyfold.journal.audit import Author, record_edit
-from keyfold.keyed.execution.opening import generation_of_run
+from keyfold.keyed.execution.opening import continued
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.configured import configured_job
-from keyfold.keyed.generation.continuing import check_generation, complete_batch
+from keyfold.keyed.generation.continuing import check_generation, complete_batch, declared_anew, with_last_declaration
+from keyfold.keyed.generation.generation_record import RECORD, read_record
 from keyfold.keyed.generation.generations import Generation, all_generations, live_generation
-from keyfold.keyed.generation.going_live import go_live
+from keyfold.keyed.generation.going_live import finish_going_live, go_live
 from keyfold.keyed.generation.run_mode import NEW_EVENTS
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job_run import RunOptions
@@ -129,13 +130,14 @@ def reprocess(
         live, last = _opened(lakehouse, job, runners, yes=yes)
         with computed_again(lakehouse, job, live, last, (since, until), options, runners) as span:
             tables = {name: _shown(job, span, name) for name in span.differences}
-            is_changed = any(not counts.is_equal for counts in span.counts.values())
+            is_changed = span.declaration is not None or any(not counts.is_equal for counts in span.counts.values())
             if is_changed:
                 span.check()
             again = _behind(lakehouse, span, consumers)
             if yes and is_changed:
                 _decide(lakehouse, again)
                 done = span.replace(runners, _what(author, since, until))
+                with_last_declaration(Generation(live.folder, read_record(live.folder / RECORD)))
         generations, summaries = fill_together(lakehouse, again, options, runners) if yes else ((), ())
         go_live(lakehouse, *generations)
     runs = published_runs(lakehouse, again, summaries) if yes else []
@@ -160,8 +162,11 @@ def _opened(lakehouse: Lakehouse, job: KeyedJob, runners: Runners, *, yes: bool)
     live = live_generation(lakehouse, job.name)
     assert live is not None  # noqa: S101 - the caller has looked
     if yes:
-        generation_of_run(runners, lakehouse, job, NEW_EVENTS)
+        finish_going_live(lakehouse, job.name)
+        live = declared_anew(with_last_declaration(live), job)
+        continued(runners, lakehouse, job, live)
     else:
+        live = declared_anew(live, job)
         check_generation(live, job)
     return live, complete_batch(live)
 

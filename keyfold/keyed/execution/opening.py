@@ -6,7 +6,7 @@ from keyfold.errors import Damaged, NotFound
 from keyfold.keyed.execution.commit import commit, forget, remove_strays
 from keyfold.keyed.execution.filling import fill
 from keyfold.keyed.execution.generation_sources import Events
-from keyfold.keyed.generation.continuing import agreeing_tables, check_generation, record_code
+from keyfold.keyed.generation.continuing import agreeing_tables, check_generation, record_code, with_last_declaration
 from keyfold.keyed.generation.generations import RETAINED_BATCHES, Generation, live_generation
 from keyfold.keyed.generation.going_live import finish_going_live, go_live
 from keyfold.keyed.generation.manifests import files_of, read_manifests
@@ -73,7 +73,7 @@ def generation_of_run(runners: Runners, lakehouse: Lakehouse, job: KeyedJob, mod
         )
     live = None if isinstance(mode, FullRefresh) else live_generation(lakehouse, job.name)
     if live is not None:
-        return _continued(runners, lakehouse, job, live)
+        return continued(runners, lakehouse, job, with_last_declaration(live))
     is_first = not isinstance(mode, FullRefresh)
     generation = fill(runners, lakehouse, job, at_address=is_first).generation
     # The first generation goes live before it is filled: it replaces no tables that readers use.
@@ -82,7 +82,12 @@ def generation_of_run(runners: Runners, lakehouse: Lakehouse, job: KeyedJob, mod
     return OpenedGeneration(generation)
 
 
-def _continued(runners: Runners, lakehouse: Lakehouse, job: KeyedJob, live: Generation) -> OpenedGeneration:
+def continued(runners: Runners, lakehouse: Lakehouse, job: KeyedJob, live: Generation) -> OpenedGeneration:
+    """Check that a job can continue its live generation, and do what a run that was cut off has left.
+
+    Raises:
+        KeyfoldError: as `generation_of_run`.
+    """
     # These checks come before any write: a run that is refused changes nothing.
     code = check_generation(live, job)
     is_committed = _check_agreement(lakehouse, job, live)

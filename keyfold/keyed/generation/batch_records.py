@@ -8,6 +8,7 @@ from pydantic import Field
 from keyfold.errors import counted
 from keyfold.journal import Done, Plan
 from keyfold.journal.clock import Reading
+from keyfold.keyed.generation.declaration import Declaration
 from keyfold.lakehouse.data_files import PathBelow
 from keyfold.lakehouse.positions import Position
 from keyfold.validation import Record
@@ -129,12 +130,14 @@ class Span(Record):
         since, until: bounds, the first inclusive and the second exclusive; None for no bound.
         tables: the tables whose rows are replaced, each with the number of rows that go.
         note: describes it.
+        declaration: what the job declares from this batch on, if that is not what its generation was created with.
     """
 
     since: datetime | None = None
     until: datetime | None = None
     tables: dict[str, int] = Field(default_factory=dict)
     note: str = ""
+    declaration: Declaration | None = None
 
 
 class KeyedPlan(Plan):

@@ -3,7 +3,9 @@
 HOME/jobs/<job>/<generation>/code.json   the code of the last run, where it is not that which the generation was created with
 """
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 from deltalake import DeltaTable
 from pydantic import ValidationError
@@ -11,16 +13,19 @@ from pydantic import ValidationError
 from keyfold.errors import IncompatibleState, KeyfoldError, NotFound
 from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.keyed.generation.batch_records import KeyedDone
-from keyfold.keyed.generation.declaration import FunctionCode
+from keyfold.keyed.generation.declaration import FunctionCode, declaration_of
 from keyfold.keyed.generation.declaration_changes import code_differences, compare
 from keyfold.keyed.generation.declaration_difference import Difference
+from keyfold.keyed.generation.generation_record import RECORD
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import read_json, write_json
-from keyfold.lakehouse.files import DamagedError
+from keyfold.lakehouse.files import DamagedError, write_durably
 from keyfold.validation import Record
 
 _CODE = "code.json"
+_COUNTED = {"where", "explode", "conserved"}
+"""Arguments by which conservation counts all events that were ever read."""
 
 
 class CodeRecord(Record):
@@ -57,6 +62,31 @@ def check_generation(generation: Generation, job: KeyedJob) -> Mapping[str, Func
             "events again with --full-refresh"
         )
     return comparison.code
+
+
+def declared_anew(generation: Generation, job: KeyedJob) -> Generation:
+    """Return a generation as if it was created with what a job declares now, if that changes nothing that is read, stored or counted.
+
+    A run cannot continue it so: its open state is of the earlier declaration. It can once all of that was computed again.
+    """
+    comparison = compare(generation.record, job)
+    refused = [difference for difference in comparison.settings if not _may_differ(difference, job)]
+    if comparison.effects or any(
+        difference.section != "arguments" or not _COUNTED.isdisjoint(difference.path) for difference in refused
+    ):
+        return generation
+    return replace(generation, record=generation.record.model_copy(update={"declaration": declaration_of(job)}))
+
+
+def with_last_declaration(generation: Generation) -> Generation:
+    """Return a generation with the declaration that its last batch has recorded, after writing it down. The caller holds the job's lock."""
+    last = generation.journal.last_done()
+    declared = last.replaced.declaration if last is not None and last.replaced is not None else None
+    if declared is None or declared == generation.record.declaration:
+        return generation
+    record = generation.record.model_copy(update={"declaration": declared})
+    write_durably(generation.folder / RECORD, json.dumps(record.model_dump(mode="json")).encode())
+    return replace(generation, record=record)
 
 
 def _may_differ(difference: Difference, job: KeyedJob) -> bool:

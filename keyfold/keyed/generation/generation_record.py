@@ -1,6 +1,6 @@
 """The record of a generation: its identity, its tables, and what its job declared when it was created.
 
-HOME/jobs/<job>/<generation>/generation.json   written once, after the generation's tables
+HOME/jobs/<job>/<generation>/generation.json   written after the generation's tables, and again if all open rows were computed by another declaration
 """
 
 from dataclasses import dataclass

@@ -19,6 +19,9 @@ from keyfold.keyed.execution.batches import Batches, Replacement
 from keyfold.keyed.execution.commit import rows_of_span
 from keyfold.keyed.execution.writing_state import changed_state, replaced_state
 from keyfold.keyed.generation.batch_records import KeyedDone, Span
+from keyfold.keyed.generation.declaration import Declaration
+from keyfold.keyed.generation.declaration_changes import compare
+from keyfold.keyed.generation.generation_record import RECORD, read_record
 from keyfold.keyed.generation.generations import Generation, branch_folder
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.row_times import within
@@ -113,6 +116,12 @@ class RecomputedSpan:
         """How many rows of each differ."""
         return {name: difference.summary() for name, difference in self.differences.items()}
 
+    @cached_property
+    def declaration(self) -> Declaration | None:
+        """What the job declares, if the live generation was created with another declaration."""
+        declared = self.live.record.declaration
+        return None if read_record(self.live.folder / RECORD).declaration == declared else declared
+
     @property
     def changed(self) -> list[OutputTable]:
         """The tables that differ in the span."""
@@ -131,6 +140,12 @@ class RecomputedSpan:
             KeyfoldError: they stand for other events, or a table of changes would have to say that a row is gone.
         """
         remedy = f"compute all rows again: `{self.lakehouse.command('run', self.job.name, '--full-refresh')}`"
+        if self.declaration is not None and (self.until is not None or self._has_other_state()):
+            changes = "; ".join(map(str, compare(read_record(self.live.folder / RECORD), self.job).settings))
+            raise IncompatibleState(
+                f"job {self.job.name} is declared otherwise than its live generation ({changes}): all rows that are open must be computed "
+                f"again with it. Leave the end of the span open, and begin it before the first open row; or {remedy}"
+            )
         for table in self.changed:
             if table.changes and self.counts[table.name].removed:
                 raise InvalidData(
@@ -157,7 +172,7 @@ class RecomputedSpan:
         job, live = self.job, self.live
         files = {table.name: list(self._written(table)) for table in self.changed}
         gone = {table.name: self._count(live, table) for table in self.changed}
-        span = Span(since=self.since, until=self.until, tables=gone, note=what)
+        span = Span(since=self.since, until=self.until, tables=gone, note=what, declaration=self.declaration)
         # In place of an edit that was cut off, which has changed nothing.
         live.journal.withdraw()
         plan = plan_of_edit(live, self.last.batch, what)
@@ -188,6 +203,13 @@ class RecomputedSpan:
         if not self.has_open_rows or times is None or times.of_state is None:
             return None
         return within(times.of_state, self.since, self.until)
+
+    def _has_other_state(self) -> bool:
+        """Whether rows of the live state are not of the span."""
+        if (which := self._which_state) is None:
+            return True
+        state = read_state(self.lakehouse, self.job, generation=self.live.name)
+        return any(rows.filter(~which).height for rows in state.frames())
 
     def _rows(self, generation: Generation, table: OutputTable) -> pl.LazyFrame:
         folder, which = generation.table(table.name), self._which(table)
