@@ -54,7 +54,7 @@ def measure(folder: Path) -> None:
     land()
     commands = [
         ("ingest", "ride_points", "--settle", "0"),
-        ("run", "event_index", "--param", "watermark_delay=0s"),
+        ("run", "event_index", "--param", "delay=0s"),
     ]
     processes: list[subprocess.Popen[bytes]] = []
     try:

@@ -15,7 +15,7 @@ EXPECTATIONS: Suite = {
     "numbers_follow_time": warning.no_rows(
         "SELECT * FROM (SELECT *, lag(timestamp) OVER (PARTITION BY ride_id ORDER BY event_index NULLS FIRST) AS before "
         "FROM {batch}) WHERE timestamp < before",
-        "Numbers follow event time; a violation means that an event was more than `watermark_delay` late.",
+        "Numbers follow event time; a violation means that an event was more than `delay` late.",
     ),
     "mean_index_is_usual": info.mean_between(
         "event_index",

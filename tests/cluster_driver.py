@@ -63,7 +63,7 @@ def _where(batches: Any) -> Any:
 
 
 def _job() -> Any:
-    return build_job(JOBS["ride_summaries"], {"close": "complete", "watermark_delay": "30d"})
+    return build_job(JOBS["ride_summaries"], {"close": "complete", "delay": "30d"})
 
 
 def _rides(spark: Runners, lakehouse: Lakehouse) -> dict[str, Any]:

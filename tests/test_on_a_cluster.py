@@ -116,7 +116,7 @@ def test_a_command_under_spark_submit_does_what_it_does_by_itself(driven, cluste
     ]
     command += ["run", "ride_summaries", "--full-refresh", "--json", "--home", str(folder / "moved")]
     # A refresh names what the live generation has of its own.
-    command += ["--param", "close=complete", "--param", "watermark_delay=30d"]
+    command += ["--param", "close=complete", "--param", "delay=30d"]
     environment = os.environ | cluster.environment | {"PYSPARK_DRIVER_PYTHON": sys.executable}
     done = ended_well(*command, folder=folder, environment=environment)
     ran = json.loads(done.stdout.splitlines()[-1])

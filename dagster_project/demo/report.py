@@ -18,7 +18,7 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.streams import STREAMS
 
 _FAILED_CHECKS = 5
-_ONE_LINE = 66
+_ONE_LINE, _WORD = 100, 16
 
 Metadata = Mapping[dg.AssetKey, Mapping[str, Any]]
 """Metadata of a run's materializations and observations, by asset."""
@@ -125,12 +125,18 @@ def _checks(result: dg.ExecuteInProcessResult) -> str:
     errors = len(_errors(result))
     lines = [f"{len(evaluations) - len(failed)} passed, {errors} failed, {len(failed) - errors} warned"]
     lines += [
-        shorten(f"{check.asset_key.to_user_string()}.{check.check_name}: {check.description or 'failed'}", _ONE_LINE)
+        f"{check.asset_key.to_user_string()}.{check.check_name}: {_in_brief(check.description or 'failed')}"
         for check in failed[:_FAILED_CHECKS]
     ]
     if len(failed) > _FAILED_CHECKS:
         lines.append(f"and {len(failed) - _FAILED_CHECKS} more: see the checks in Dagster's pages")
     return "\n".join(lines)
+
+
+def _in_brief(text: str) -> str:
+    """Return the begin of a text, with long words, such as names of files, cut in their middle."""
+    words = [f"{word[:_WORD]}…{word[-_WORD:]}" if len(word) > 2 * _WORD else word for word in text.split()]
+    return shorten(" ".join(words), _ONE_LINE, placeholder=" …")
 
 
 def _reason(event: dg.DagsterEvent) -> str:

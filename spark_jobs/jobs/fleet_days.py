@@ -3,7 +3,7 @@
 Windows (`windows`) of the table of `vehicle_trips`: a trip counts on the day on which it ends, by the calendar of `timezone`.
 Days have 23 or 25 hours when clocks are set. The row of a day is written with each of its trips, and is open (`is_open`) until
 the watermark has passed the day's end. `vehicle_trips` writes a trip when it is over, so its end is behind that job's watermark
-by up to `watermark_delay`. A trip of a day that has closed goes to `late.fleet_days`. State is one row per vehicle and open day.
+by up to `delay`. A trip of a day that has closed goes to `late.fleet_days`. State is one row per vehicle and open day.
 Sums are of whole numbers, so that no row depends on order or batch boundaries.
 """
 
@@ -36,7 +36,7 @@ class FleetDaysParameters(EventTimeParameters):
     """Parameters of `fleet_days`."""
 
     timezone: TimeZone = Field("UTC", description="Whose days they are: an IANA name, such as Europe/Berlin")
-    watermark_delay: Delay = Field(
+    delay: Delay = Field(
         timedelta(minutes=30),
         description="How far a trip's end may be behind the watermark of vehicle_trips: the longer of its stop_after and silence",
     )

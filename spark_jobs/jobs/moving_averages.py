@@ -8,7 +8,7 @@ starts with an empty window. It ends when the watermark reaches its last reading
 ago. A session that never had enough readings for a row of averages gives one row of those that it had (`TIMEOUT`).
 
 A reading at or behind the watermark is late, whatever the state of its station. Everything else depends only on event time, so
-any order of arrival within `watermark_delay` and any batch boundaries give the same rows, to the last bit. With
+any order of arrival within `delay` and any batch boundaries give the same rows, to the last bit. With
 `timeout_in=processing_time`, it also depends on the times of the runs that brought the readings.
 """
 
@@ -62,7 +62,7 @@ class MovingAverageParameters(SilentParameters):
     )
     timeout_in: TimeKind = kind_of_timeout("refresh")
     timeout: Duration = Field(timedelta(hours=24), description="Silence that ends a station's session")
-    watermark_delay: Delay = Field(
+    delay: Delay = Field(
         timedelta(hours=1), description="How far out of order readings may come: one round of hourly readings"
     )
 

@@ -16,7 +16,7 @@ are summed in whole micrometres, microseconds and microlitres, so that the order
 acceleration are counted by the points' accelerations, the arrival's included.
 
 A point at or behind the watermark is late, whatever the state of its vehicle. Everything else depends only on event time: any
-order of arrival within `watermark_delay` and any batch boundaries give the same trips.
+order of arrival within `delay` and any batch boundaries give the same trips.
 
 With `timeout_in=processing_time`, a vehicle is silent when no run has brought a point of it for `silence`, whatever the points'
 event times. Its waiting points are processed first, then its trip and its stop end; a later point starts again.

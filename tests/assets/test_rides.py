@@ -244,7 +244,7 @@ def test_a_parameter_may_not_take_the_name_of_a_run_setting():
 
 def test_the_launchpad_says_of_each_parameter_what_changes_it():
     fields = config_for(RIDE_SUMMARIES).model_fields
-    for name in ("timeout", "watermark_delay", "key_groups"):
+    for name in ("timeout", "delay", "key_groups"):
         assert f"by a move (`keyfold state move ride_summaries --param {name}=…`)" in str(fields[name].description)
     assert "is changed by mode full_refresh; a run that gives another value fails" in str(fields["time"].description)
 

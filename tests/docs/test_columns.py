@@ -40,7 +40,7 @@ def test_a_job_s_section_has_its_docstring_its_columns_and_what_another_value_of
         "<!-- job moving_averages -->\n<!-- end of job -->\n"
     )
     assert "| `timeout` | `30m` | Silence after a ride's last point that closes the ride | a move |" in filled
-    assert "By default `watermark_delay` `10m`, `idle_timeout` `2h`." in filled
+    assert "By default `delay` `10m`, `idle_timeout` `2h`." in filled
     assert fill(filled) == filled
     with pytest.raises(SystemExit, match="job no_such: there is no such job; there are ride_summaries"):
         fill("<!-- job no_such -->\n<!-- end of job -->")

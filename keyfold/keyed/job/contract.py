@@ -66,7 +66,7 @@ class KeyedJob:
         tables: the main table, `Append` or `Upsert`; or a sequence of the main table and others, which are written exactly
             once in the same batch.
         parameters: the parameters that the job was built with (`with_parameters`), which are recorded with its generation.
-            Its inputs take `watermark_delay`, `idle_timeout` and `time` from them, and the job `key_groups`.
+            Its inputs take `delay`, `idle_timeout` and `time` from them, and the job `key_groups`.
         key_groups: number of key groups; a state partition has whole ones. Fixed for a generation. By default that of the
             parameters, or 64.
         contents: fingerprints, by name, of inputs of the job that are not parameters, such as the content of a file that a

@@ -62,7 +62,7 @@ class Input:
         at: the column of the table with the event's time, a UTC timestamp, also by another name that `derive` gives it; by
             default the stream's event time.
         delay: how far the input's watermark stays behind its newest event time, or behind the watermark of the job that
-            writes the table, as text (`"10m"`) or `timedelta`; by default the job's parameter `watermark_delay`, or none. For
+            writes the table, as text (`"10m"`) or `timedelta`; by default the job's parameter `delay`, or none. For
             changes of an upsert table it is at least a microsecond.
         final_at: when the result of an event is final, an expression over `columns` or the name of one. An event whose
             result was final at the previous watermark is late: it goes to `late.<job>`. Or `STEP_DECIDES`. There is no

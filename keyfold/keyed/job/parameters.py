@@ -80,7 +80,7 @@ def parameter(default: Any = ..., *, change: Change = "refresh", **of: Any) -> A
 _CHANGE = "keyfold.change"
 
 
-OF_THE_ENGINE = frozenset({"key_groups", "watermark_delay", "idle_timeout"})
+OF_THE_ENGINE = frozenset({"key_groups", "delay", "idle_timeout"})
 """Parameters that are settings of the engine; state can be moved to any of their values."""
 
 
@@ -119,11 +119,11 @@ class EventTimeParameters(JobParameters):
     Example:
         >>> class Gap(EventTimeParameters):
         ...     gap: Duration = timedelta(minutes=30)
-        >>> Gap(watermark_delay="5m").watermark_delay
+        >>> Gap(delay="5m").delay
         datetime.timedelta(seconds=300)
     """
 
-    watermark_delay: Delay = Field(timedelta(minutes=10), description="How far out of order events may come")
+    delay: Delay = Field(timedelta(minutes=10), description="How far out of order events may come")
     idle_timeout: Duration = Field(
         timedelta(hours=2), description="Processing time without new events after which runs advance event time"
     )
@@ -131,7 +131,7 @@ class EventTimeParameters(JobParameters):
     @property
     def of_inputs(self) -> dict[str, Any]:
         """What inputs of the job take from its parameters (`Input.with_defaults`)."""
-        return {**super().of_inputs, "delay": self.watermark_delay, "idle_timeout": self.idle_timeout}
+        return {**super().of_inputs, "delay": self.delay, "idle_timeout": self.idle_timeout}
 
 
 class WindowShape(NamedTuple):

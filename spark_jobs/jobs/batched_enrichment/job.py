@@ -80,7 +80,7 @@ class BatchedEnrichmentParameters(JobParameters):
         timedelta(minutes=5), description="Processing time that an event waits for a full batch", change="migrate"
     )
     shards: int = Field(4, ge=1, le=1024, description="Number of shards in which events are buffered separately")
-    watermark_delay: Delay = Field(
+    delay: Delay = Field(
         timedelta(minutes=1), description="How far the watermark stays behind the newest event; adds to max_wait"
     )
     timeout: Duration = parameter(timedelta(seconds=10), description="Time limit of a call", change="free")
@@ -154,7 +154,7 @@ def build(parameters: BatchedEnrichmentParameters, connect: Connect | None = Non
         Input(
             stream.derive(**{SHARD: PartOf(ids, parameters.shards)}),
             at=time,
-            delay=parameters.watermark_delay,
+            delay=parameters.delay,
             columns=pa.schema([shard, *columns]),
         ),
         parameters.max_size,

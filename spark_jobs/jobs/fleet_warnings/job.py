@@ -11,7 +11,7 @@ was. Before a vehicle's first point, no warning holds: a vehicle that is first s
 
 Points wait in state until the watermark has passed them; then they are evaluated in order of event time. For evaluated points,
 state has one row for each open warning, and the number of points of each vehicle. A point at or behind the watermark is late,
-since the warnings that it could change are written. Any order of arrival within `watermark_delay` and any batch boundaries give
+since the warnings that it could change are written. Any order of arrival within `delay` and any batch boundaries give
 the same warnings. A shorter delay gives earlier warnings and more late points.
 
 The geofences are read when the job is configured, and their content belongs to the generation: another file with the same areas

@@ -77,7 +77,7 @@ class RideWeatherParameters(JobParameters):
         "closes it",
         change="migrate",
     )
-    watermark_delay: Delay = Field(
+    delay: Delay = Field(
         timedelta(hours=1), description="How far out of order readings may come: one round of hourly readings"
     )
     # It changes no row of state.
@@ -102,7 +102,7 @@ def build(parameters: RideWeatherParameters) -> KeyedJob:
         delay=parameters.longest_ride,
         columns=RIDE,
     )
-    readings = Input(WEATHER, delay=parameters.watermark_delay, columns=READING, idle_timeout=parameters.idle_timeout)
+    readings = Input(WEATHER, delay=parameters.delay, columns=READING, idle_timeout=parameters.idle_timeout)
     return as_of_join(
         "ride_weather",
         ("rides", rides),

@@ -80,9 +80,9 @@ def test_parameters_are_listed_with_type_and_default(keyfold):
     assert found["time"] == ("event | arrival", "event")
     assert found["key"] == ("names", "ride_id")
     assert found["window"] == ("window", None)
-    assert found["watermark_delay"] == ("duration", "10m")
+    assert found["delay"] == ("duration", "10m")
     assert found["key_groups"] == ("whole number", "64")
-    assert re.search(r"watermark_delay +duration +10m +How far", keyfold("jobs", "event_index").stdout)
+    assert re.search(r"delay +duration +10m +How far", keyfold("jobs", "event_index").stdout)
 
 
 @pytest.mark.parametrize(

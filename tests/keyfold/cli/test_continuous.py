@@ -51,7 +51,7 @@ def wait_for(is_so, process):
 def test_a_process_predicts_what_lands_and_on_sigterm_ends_after_its_batch_with_a_summary(tmp_path, keyfold):
     lakehouse, parts = Lakehouse(tmp_path), History("anomaly_predictions").parts()
     put(lakehouse, "metrics", parts[0])
-    parameters = ("order=arrival", "emit=all", "model=ewma", "key_groups=2", "watermark_delay=0s")
+    parameters = ("order=arrival", "emit=all", "model=ewma", "key_groups=2", "delay=0s")
     given = [text for one in parameters for text in ("--param", one)]
     running = keyfold("run", "anomaly_predictions", "--continuous", "--json", *given)
 

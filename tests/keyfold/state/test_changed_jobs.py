@@ -14,7 +14,7 @@ from tests.lake import LOCAL
 
 MOVES = [
     ("ride_summaries", {"close": "complete"}),
-    ("ride_summaries", {"watermark_delay": "0s"}),
+    ("ride_summaries", {"delay": "0s"}),
     ("ride_summaries", {"idle_timeout": "9h"}),
     ("anomaly_predictions", {"learn": "complete_window"}),
     ("vehicle_trips", {"moving_speed": 30}),

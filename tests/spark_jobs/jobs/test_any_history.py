@@ -253,7 +253,7 @@ def test_any_history_gives_the_rows_of_plain_python(geofences, name, data):
     case = CASES[name]
     drawn, given = data.draw(many_of(case.events, 40)), data.draw(case.settings)
     given |= {"geofences": geofences} if name == "warnings" else {}
-    delayed = {"watermark_delay": data.draw(on_grid(case.last // 3, case.step)) * case.unit}
+    delayed = {"delay": data.draw(on_grid(case.last // 3, case.step)) * case.unit}
     job = build_job(JOBS[case.name], {**given, **(delayed if takes_delay(case.name) else {})})
     delay = job.only_input.watermark_delay
     if data.draw(st.booleans()):
@@ -291,7 +291,7 @@ def at_silences(job: KeyedJob, case: Case, drawn: list[tuple], seed: int) -> lis
 
 
 def takes_delay(name: str) -> bool:
-    return "watermark_delay" in JOBS[name].parameter_fields
+    return "delay" in JOBS[name].parameter_fields
 
 
 def frame_of(job: KeyedJob, events: list[Event]) -> pl.DataFrame:

@@ -43,7 +43,7 @@ JOBS = {
 @given(runs=st.lists(TIMES, min_size=1, max_size=2), days=st.sampled_from([1, 100_000, 365_000]), delay=st.booleans())
 def test_no_time_of_state_or_of_a_table_lies_outside_the_calendar(name, runs, days, delay):
     template, given_by = JOBS[name]
-    job = build_job(template, {**given_by(f"{days}d"), "watermark_delay": "100000d" if delay else "0s"})
+    job = build_job(template, {**given_by(f"{days}d"), "delay": "100000d" if delay else "0s"})
     harness, read = TestHarness(job), 0
     for times in runs:
         harness.batch(some_events(job, times), processing_time=END)
@@ -111,7 +111,7 @@ def test_times_before_the_year_1000_are_written_in_four_digits():
 
 
 def test_the_longest_length_that_a_date_can_follow_is_taken():
-    job = build_job(PURCHASE_TOTALS, {"watermark_delay": "365000d"})
+    job = build_job(PURCHASE_TOTALS, {"delay": "365000d"})
     assert job.only_input.watermark_delay == timedelta(days=365_000)
 
 

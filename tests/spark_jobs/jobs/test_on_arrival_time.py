@@ -84,7 +84,7 @@ def as_arrived(files, arrivals) -> list[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("order", ["arrival", "event_time"])
 def test_purchase_totals_by_arrival_add_up_in_the_order_in_which_files_were_admitted(without_spark, shop, order):
-    job = build_job(PURCHASE_TOTALS, {"time": "arrival", "order": order, "watermark_delay": "0s"})
+    job = build_job(PURCHASE_TOTALS, {"time": "arrival", "order": order, "delay": "0s"})
     for messages in FILES:
         shop.come(*messages)
         run_job(shop.lakehouse, job, runners=without_spark)

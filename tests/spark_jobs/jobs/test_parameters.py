@@ -24,7 +24,7 @@ REFUSED = {
     "purchase_totals": [
         ({"order": "random"}, "order is 'random'"),
         ({"timeout_in": "processing_time"}, "timeout_in=processing_time requires expire_after"),
-        ({"watermark_delay": "365001d"}, "job purchase_totals: watermark_delay is "),
+        ({"delay": "365001d"}, "job purchase_totals: delay is "),
     ],
     "top_products": [
         ({"k": 0}, "k is 0; it must be 1 or more"), ({"window": "0s"}, "window is "), ({"n": 1}, "TopProductsParameters has no parameter n; there are"),

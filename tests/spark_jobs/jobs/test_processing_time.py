@@ -33,7 +33,7 @@ class Silent:
     given: dict = field(default_factory=dict)
 
     def job(self):
-        more = {"timeout_in": "processing_time", "key_groups": 2, "watermark_delay": "10m"}
+        more = {"timeout_in": "processing_time", "key_groups": 2, "delay": "10m"}
         return build_job(JOBS[self.name], {**more, **self.given})
 
     def runs(self):

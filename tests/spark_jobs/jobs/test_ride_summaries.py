@@ -46,7 +46,7 @@ def test_a_ride_that_was_open_when_its_job_moved_to_processing_time_counts_as_he
 
 
 def test_points_that_only_wait_are_added_to_their_ride_until_those_that_have_passed_are_summed_up():
-    harness = TestHarness(ride_job(watermark_delay=10 * MINUTE))
+    harness = TestHarness(ride_job(delay=10 * MINUTE))
     harness.batch(frame([ride_point("a", minute, minute) for minute in range(20)]))
     rows = [harness.state.height]
     for minute in range(20, 62):

@@ -61,7 +61,7 @@ def nearest_in_python(place):
 
 
 def test_a_ride_has_the_newest_reading_of_its_station_at_its_start_two_hours_old_at_most():
-    harness = TestHarness(ride_weather(longest_ride="0s", watermark_delay="0s"))
+    harness = TestHarness(ride_weather(longest_ride="0s", delay="0s"))
     rides = [ride("none", 9), ride("at once", 10), ride("later", 59), ride("newer", 60), ride("last", 180)]
     rides += [ride("old", 181), ride("far", 60, ""), ride("other", 60, "EWR")]
     readings = [reading(10, 1.0), reading(60, 2.0), reading(60, 9.0, "EWR"), reading(61, 3.0, "BOS")]

@@ -38,8 +38,8 @@ def test_state_keeps_sums_and_not_the_points_that_have_passed():
 
 
 def test_a_trip_that_is_open_when_a_move_raises_the_speed_that_counts_goes_on():
-    before = play_points(trips_job(watermark_delay="0s"), [[telemetry_point(0, 10), telemetry_point(1, 10)]], None)
-    moved = TestHarness(trips_job(watermark_delay="0s", moving_speed=30))
+    before = play_points(trips_job(delay="0s"), [[telemetry_point(0, 10), telemetry_point(1, 10)]], None)
+    moved = TestHarness(trips_job(delay="0s", moving_speed=30))
     moved.state, moved.watermark = before.state, before.watermark
     moved.batch(telemetry_frame([telemetry_point(2, 50)]))
     moved.batch(advance_to=LONG_PAST_ALL)

@@ -406,6 +406,6 @@ PARTS = [
         "time": Changed("arrival"), "key_groups": Changed(8), "length": Changed("2h"), "colour": Changed("blue", kind="free"),
     }, of=Sized),
     Declared(built(EventTimeParameters), {}, {
-        "time": Changed("arrival"), "key_groups": Changed(8), "watermark_delay": Changed("9m"), "idle_timeout": Changed("9m"),
+        "time": Changed("arrival"), "key_groups": Changed(8), "delay": Changed("9m"), "idle_timeout": Changed("9m"),
     }, of=EventTimeParameters),
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from tests.on_a_grid import on_grid
 from tests.shop import NOON
 
 DELAY, IDLE = timedelta(minutes=10), timedelta(hours=2)
-JOB = build_job(PURCHASE_TOTALS, {"watermark_delay": "10m", "idle_timeout": "2h"})
+JOB = build_job(PURCHASE_TOTALS, {"delay": "10m", "idle_timeout": "2h"})
 TABLE, SALES = "events.sales", "sales"
 UTC_TIME = pl.Datetime("us", "UTC")
 
@@ -172,7 +172,7 @@ def test_a_run_is_planned_whatever_times_events_have_and_however_far_event_time_
     tmp_path_factory, times, reached, delay, until
 ):
     table = tmp_path_factory.mktemp("sales") / "table"
-    job = build_job(PURCHASE_TOTALS, {"watermark_delay": f"{delay}d", "idle_timeout": "365000d"})
+    job = build_job(PURCHASE_TOTALS, {"delay": f"{delay}d", "idle_timeout": "365000d"})
     runs = Runs(table, job=job)
     runs.run(NOON, sales(times, NOON, 0))
     # As a home that an older version moved to the end of all time.

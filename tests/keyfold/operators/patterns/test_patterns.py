@@ -112,7 +112,7 @@ PATTERNS = {
 def job_of(*names, **more):
     return pattern(
         "found",
-        Input(SALES, delay=more.pop("watermark_delay", DELAY)),
+        Input(SALES, delay=more.pop("delay", DELAY)),
         {name: PATTERNS[name][0] for name in names or PATTERNS},
         key="item",
         keep=["quantity", "price"],
@@ -178,7 +178,7 @@ def test_any_order_and_any_split_into_runs_and_slices_give_what_plain_python_fin
 @examples(60)
 @given(many_of(SALES_AT, 25, 0), st.lists(st.integers(0, 25), max_size=4))
 def test_what_is_late_is_told_and_the_rest_is_matched_as_if_it_had_never_been(sales, ends):
-    job = job_of(watermark_delay=timedelta(0))
+    job = job_of(delay=timedelta(0))
     runs = [sales[since:until] for since, until in pairwise(sorted({0, len(sales), *ends}))]
     harness = play(job, [frame(run) for run in runs if run], END)
     newest, on_time = NOON - timedelta(days=1), []
@@ -204,7 +204,7 @@ def test_an_event_is_searched_when_the_watermark_has_reached_it():
 
 
 def test_an_event_at_the_watermark_is_late():
-    job = job_of("returned", watermark_delay=timedelta(0))
+    job = job_of("returned", delay=timedelta(0))
     found = play(job, [frame([sale("cup", 1, 0), sale("hat", 1, 3)]), frame([sale("cup", -1, 3)])], END).written
     assert found["late.found"].height == 1
     assert found["found"].is_empty()

@@ -54,7 +54,7 @@ def test_a_full_refresh_takes_history_in_order_of_event_time(tmp_path, parts):
 
 def test_a_continuous_run_refreshes_when_it_is_due_though_nothing_comes(tmp_path, parts):
     lakehouse, stop = Lakehouse(tmp_path), threading.Event()
-    job = anomaly_job(order="arrival", learn="refresh", refresh_after="1s", watermark_delay="0s")
+    job = anomaly_job(order="arrival", learn="refresh", refresh_after="1s", delay="0s")
     put(lakehouse, "metrics", parts[0])
 
     def learned():

@@ -37,7 +37,7 @@ def values(harness):
 
 
 def test_a_refresh_that_is_due_with_a_value_that_comes_just_in_time_retires_no_model():
-    job = job_of(order="arrival", learn="refresh", refresh_after="1s", forget_after="30m", watermark_delay="0s")
+    job = job_of(order="arrival", learn="refresh", refresh_after="1s", forget_after="30m", delay="0s")
     harness = play(job, [[metric("a", 0, 1)], [metric("a", 30, 2)]])
     assert harness.written["retired_models"].is_empty()
     assert harness.state.filter(role="learning")["events_learned"].to_list() == [1]
@@ -92,7 +92,7 @@ def job_at_once(definition, order, refresh_after, delay, **more):
     chosen = {name: value for name, value in vars(definition).items() if name not in ("learn", "period")}
     if refresh_after is not None:
         chosen |= {"learn": "refresh", "refresh_after": refresh_after}
-    return job_of(order=order, watermark_delay=delay, **chosen, **more)
+    return job_of(order=order, delay=delay, **chosen, **more)
 
 
 @examples(200)

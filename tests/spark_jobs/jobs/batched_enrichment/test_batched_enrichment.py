@@ -30,7 +30,7 @@ from tests.on_a_grid import many_of, on_grid
 from tests.shop import NOON
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
-SMALL = {"max_size": 3, "max_wait": "10m", "stale_after": "5m", "watermark_delay": "5m"}
+SMALL = {"max_size": 3, "max_wait": "10m", "stale_after": "5m", "delay": "5m"}
 
 
 class Service:
