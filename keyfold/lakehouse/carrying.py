@@ -3,8 +3,9 @@
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -21,6 +22,8 @@ from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.files import files_below, remove_tree, second_name, sync_folder
 from keyfold.lakehouse.paths import is_table
 from keyfold.lakehouse.positions import moved_to, moving, position_at
+from keyfold.lakehouse.reading import data_file_paths, parquet_file
+from keyfold.runners.in_threads import in_threads
 from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place
 
@@ -28,6 +31,8 @@ REPLACED = (1 << 62) - 1
 """The number of a transaction that ends an application's commits to a table: it has taken every batch."""
 
 _TRIES = 100
+_THREADS = 8
+"""Footers of files that are read at a time."""
 
 
 def carry_rows(source: Place, target: Place) -> int:
@@ -38,10 +43,11 @@ def carry_rows(source: Place, target: Place) -> int:
 
     Args:
         source: an existing Delta table.
-        target: an empty Delta table on the same disk, with at least the columns of the source.
+        target: an empty Delta table on the same disk. Columns that it lacks are left out: files keep them, unseen.
 
     Raises:
-        KeyfoldError: the target lacks a column of the source, or has another type for it; nothing was changed.
+        KeyfoldError: the target has another type for a column, or a new one which files of the source have from before it was
+            left out; nothing was changed.
     """
     delta, into = DeltaTable(str(source)), DeltaTable(str(target))
     _check_fits(delta, into, source)
@@ -50,7 +56,8 @@ def carry_rows(source: Place, target: Place) -> int:
     _link(source, target, names)
     if names:
         check_held()
-        into.create_write_transaction(_additions(delta, names), mode="append", schema=into.schema())
+        left_out = {field.name for field in _schema(delta)} - {field.name for field in _schema(into)}
+        into.create_write_transaction(_additions(delta, names, left_out), mode="append", schema=into.schema())
         sync_folder(target / "_delta_log")
     return delta.count()
 
@@ -126,10 +133,13 @@ def _renamed(path: str) -> str:
     return str(PurePosixPath(path).with_name(own if own != name else f"part-{new}.parquet"))
 
 
-def _additions(delta: DeltaTable, names: Mapping[str, str]) -> list[AddAction | RemoveAction]:
-    """Return the actions that add the files of a table under other names."""
+def _additions(
+    delta: DeltaTable, names: Mapping[str, str], left_out: Collection[str] = ()
+) -> list[AddAction | RemoveAction]:
+    """Return the actions that add the files of a table under other names, without statistics of columns that are left out."""
     listed = delta.get_add_actions(flatten=True)
-    columns = {name: listed[name].to_pylist() for name in listed.schema.names}
+    unseen = {f"{end}.{name}" for end in ("min", "max") for name in left_out}
+    columns = {name: listed[name].to_pylist() for name in listed.schema.names if name not in unseen}
     return list(_additions_of(columns, names, time.time_ns() // 1_000_000))
 
 
@@ -141,14 +151,30 @@ def _additions_of(columns: Mapping[str, Any], names: Mapping[str, str], now: int
 
 
 def _check_fits(delta: DeltaTable, into: DeltaTable, source: Place) -> None:
-    new: Any = pa.schema(into.schema().to_arrow())
-    for field in pa.schema(delta.schema().to_arrow()):  # type: ignore[arg-type]
-        if field.name not in new.names or new.field(field.name).type != field.type:
-            here = new.field(field.name).type if field.name in new.names else "missing"
+    before, after = ({field.name: field.type for field in _schema(table)} for table in (delta, into))
+    for name, kind in before.items():
+        if after.get(name, kind) != kind:
             raise IncompatibleState(
-                f"the rows of {source} do not fit the new table: column {field.name} is {field.type}, and {here} in the new "
+                f"the rows of {source} do not fit the new table: column {name} is {kind}, and {after[name]} in the new "
                 "table; let the job read its events again, with --full-refresh"
             )
+    new = after.keys() - before.keys()
+    files = data_file_paths(source) if new else ()
+    left = set[str]().union(*in_threads((partial(_columns_of, file, new) for file in files), _THREADS))
+    if left:
+        raise IncompatibleState(
+            f"files of {source} still have {', '.join(sorted(left))} from before it was left out, with other values: give the new "
+            "column another name, or let the job read its events again, with --full-refresh"
+        )
+
+
+def _schema(table: DeltaTable) -> pa.Schema:
+    return pa.schema(table.schema().to_arrow())  # type: ignore[arg-type]
+
+
+def _columns_of(file: Place, names: Collection[str]) -> set[str]:
+    with parquet_file(file) as opened:
+        return {*opened.schema_arrow.names}.intersection(names)
 
 
 def _spans(columns: Mapping[str, Any], end: str, at: int) -> dict[str, str]:

@@ -38,10 +38,12 @@ class StateDeclaration(Record):
     Attributes:
         columns: types by name.
         version: the version of its meaning.
+        aggregates: the columns of each aggregate of an operator, by its name.
     """
 
     columns: dict[str, str]
     version: int = 1
+    aggregates: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
 
 class TableDeclaration(Record):
@@ -111,7 +113,11 @@ def declaration_of(job: KeyedJob) -> Declaration:
         key_groups=job.key_groups,
         hash=HASH,
         events=columns_form(job.columns),
-        state=StateDeclaration(columns=columns_form(job.state.schema), version=job.state.version),
+        state=StateDeclaration(
+            columns=columns_form(job.state.schema),
+            version=job.state.version,
+            aggregates=job.state.aggregates.columns if job.state.aggregates else {},
+        ),
         tables={
             table.name: TableDeclaration(mode=table.mode, key=table.key, columns=columns_form(table.schema))
             for table in job.tables

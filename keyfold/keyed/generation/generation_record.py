@@ -16,7 +16,7 @@ from keyfold.storage.place import Place
 from keyfold.validation import Record
 
 RECORD = "generation.json"
-FORMAT = 12
+FORMAT = 13
 """Version of the files of a generation. Since version 11, its plans and commit records have a digest."""
 
 

@@ -1,7 +1,7 @@
 """Declare the state of a job."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,31 @@ import pyarrow as pa
 from keyfold.errors import Misconfigured
 from keyfold.schemas import to_schema
 from keyfold.validation import declaration
+
+
+@dataclass(frozen=True)
+class KeptAggregates:
+    """What state keeps of an operator's aggregates, by which a move adds some and leaves others out.
+
+    Attributes:
+        parts: by aggregate, its columns of state, each with its value in a row that has none of its events.
+        incomplete: the column that names the aggregates that lack events of a row; empty if rows never end, and a new aggregate
+            counts from the move on.
+        rows: which rows of state stand for events by these columns; others are events as they are.
+        row_key: the columns that tell rows of state apart.
+        order: the columns of state that order simultaneous events, by the columns of events that aggregates read.
+    """
+
+    parts: Mapping[str, Mapping[str, pl.Expr]]
+    incomplete: str = ""
+    rows: pl.Expr = field(default_factory=lambda: pl.lit(value=True))
+    row_key: Sequence[str] = ()
+    order: Sequence[str] = ()
+
+    @property
+    def columns(self) -> dict[str, tuple[str, ...]]:
+        """The names of the columns of each aggregate."""
+        return {name: tuple(parts) for name, parts in self.parts.items()}
 
 
 @declaration("state")
@@ -25,6 +50,7 @@ class State:
             all rows is the sum of its values for parts of them.
         one_per_key: condition on rows, of which a key may have one only; checked for state that is made from a table. None
             if a key may have several rows of any kind.
+        aggregates: what an operator's state keeps of its aggregates.
 
     Example:
         >>> State({"user": pl.String, "clicks": pl.Int64}).schema.names
@@ -36,6 +62,7 @@ class State:
     migrations: Mapping[int, Callable[[pl.DataFrame], pl.DataFrame]] = field(default_factory=dict)
     events: pl.Expr = field(default_factory=pl.len)
     one_per_key: pl.Expr | None = None
+    aggregates: KeptAggregates | None = None
 
     def __post_init__(self) -> None:
         _ = self.schema

@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from keyfold.columns import column
 from keyfold.keyed.job.inputs import Input
+from keyfold.keyed.job.state import KeptAggregates
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError, summed
 from keyfold.operators.aggregation.aggregates import IN_ANY_ORDER, Aggregate, count, readable, require_known
+from keyfold.operators.aggregation.incomplete import Incomplete
 from keyfold.operators.aggregation.inference import declared_parts
 from keyfold.operators.aggregation.parts import Naming, Part, Parts
 from keyfold.stream import TIMESTAMP
@@ -27,7 +29,8 @@ class Aggregates:
         taken: names of other columns of state, and of the rows that aggregates are made in.
 
     Attributes:
-        fields: the columns of their parts in state.
+        fields: the columns of their parts.
+        counted: the column with the number of events, which is never NULL.
 
     Raises:
         Misconfigured: an aggregate needs events in order, or does not fit its values.
@@ -54,14 +57,37 @@ class Aggregates:
         fields = {
             part.name: _described(part, name, output) for name, parts in self._parts.items() for part in parts.parts
         }
-        if counted not in output.names:
-            fields[number.name] = number_of_events(number.name, source.event_time)
+        fields[number.name] = (
+            output.field(counted) if counted in output.names else number_of_events(number.name, source.event_time)
+        )
         self.fields, self.counted = list(fields.values()), number.name
+        self._incomplete = Incomplete(naming)
 
     @property
-    def names(self) -> list[str]:
-        """The names of their columns in state."""
-        return [field.name for field in self.fields]
+    def state(self) -> list[pa.Field]:
+        """Their columns in state, of groups that end."""
+        return [*self.fields, self._incomplete.field]
+
+    def kept(self, row_key: Sequence[str], *, groups_end: bool = True) -> KeptAggregates:
+        """Return what state keeps of them.
+
+        Args:
+            row_key: the columns of a group.
+            groups_end: whether groups end, and have the columns `state`.
+        """
+        parts = {
+            name: {part.name: part.of_nothing for part in of.parts}
+            for name, of in self._parts.items()
+            # Without the number of events, no row of state is what it was.
+            if self.counted not in of.names
+        }
+        order = {of.order[-1] for of in self._parts.values() if of.order}
+        incomplete = self._incomplete.name if groups_end else ""
+        return KeptAggregates(parts, incomplete, row_key=tuple(row_key), order=tuple(order))
+
+    def new(self, events: pl.DataFrame) -> pl.DataFrame:
+        """Return events as rows of state have them."""
+        return events.with_columns(self._incomplete.of_events)
 
     @property
     def values(self) -> dict[str, pl.Expr]:
@@ -88,14 +114,16 @@ class Aggregates:
                     sums.append(part.name)
                 else:
                     joined[part.name] = _joined(part, parts.order)
-        groups = summed(rows, by, sums, *more, *joined.values())
+        incomplete = self._incomplete.joined(rows)
+        groups = summed(rows, by, sums, *more, *joined.values(), *([] if incomplete is None else [incomplete]))
         for name, parts in self._parts.items():
             parts.check(name, groups)
         return groups
 
     def finished(self, groups: pl.DataFrame) -> pl.DataFrame:
         """Add the aggregates, which are made of their parts."""
-        return groups.with_columns(**{name: parts.result for name, parts in self._parts.items()})
+        results = {name: parts.result for name, parts in self._parts.items()}
+        return groups.with_columns(**self._incomplete.known(groups, results))
 
     def of_events(self, events: pl.DataFrame, group: pl.Series) -> pl.DataFrame:
         """Aggregate events of the event table by the number of their group; return the groups in order."""
@@ -115,9 +143,9 @@ class Aggregates:
 def _described(part: Part, aggregate: str, output: pa.Schema) -> pa.Field:
     """Return a column of state, as its author has declared that of the table if they are the same."""
     if part.name == aggregate and aggregate in output.names and output.field(aggregate).type == part.column.type:
-        return output.field(aggregate)
-    # A sum of no values is 0.
-    return part.column.with_nullable(part.join != "sum")
+        # Rows that are older than an aggregate lack it.
+        return output.field(aggregate).with_nullable(True)
+    return part.column
 
 
 def _joined(part: Part, order: Sequence[str]) -> pl.Expr:

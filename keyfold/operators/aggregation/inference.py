@@ -84,6 +84,7 @@ class OutputColumns:
         times: Sequence[str] = (),
         more: Sequence[pa.Field] = (),
         counted: str = "",
+        never_null: Sequence[str] = (),
         hidden: Sequence[pa.Field] = (),
     ) -> pa.Schema:
         """Return the columns of the main table: those that its author has declared, or by default all there are.
@@ -94,6 +95,7 @@ class OutputColumns:
             times: columns with times that the operator makes, such as `window_start`.
             more: further columns of the operator.
             counted: the column with the number of events.
+            never_null: aggregates that every row has; rows that are older than another lack it.
             hidden: columns that `then` may use, and that the table lacks.
 
         Raises:
@@ -113,7 +115,7 @@ class OutputColumns:
         of_events = [field_.with_nullable(field_.nullable and field_.name not in self.key) for field_ in of_events]
         fields = [with_lineage(field_, self._of_input(field_.name)) for field_ in of_events]
         fields += [column(name, TIMESTAMP, name.replace("_", " ").capitalize(), nullable=False) for name in times]
-        fields += self._aggregates(counted)
+        fields += self._aggregates(counted, never_null)
         fields += more
         if declared is not None:
             table = stored_schema(place, declared, [*self.key, *times])
@@ -151,10 +153,13 @@ class OutputColumns:
         self._check(f"job {self.job}: table {table.name}", table.schema, fields, has_then=has_then, is_main=False)
         return replace(table, schema=self._with_lineage(table.schema))
 
-    def _aggregates(self, counted: str) -> list[pa.Field]:
+    def _aggregates(self, counted: str, never_null: Sequence[str] = ()) -> list[pa.Field]:
         table = readable(self.source)
         fields = [
-            _of_aggregate(f"job {self.job}: {name}", name, aggregate, table) for name, aggregate in self.of.items()
+            _of_aggregate(f"job {self.job}: {name}", name, aggregate, table).with_nullable(
+                name not in (counted, *never_null)
+            )
+            for name, aggregate in self.of.items()
         ]
         if counted and counted not in self.of:
             fields.append(column(counted, pa.int64(), "How many events", nullable=False))
@@ -238,11 +243,8 @@ def _of_aggregate(place: str, name: str, aggregate: Aggregate, table: pa.Schema)
     for root in roots:
         field_of(place, root, table)
     kind = types_of(place, aggregate, table).result
-    never_null = aggregate.kind in ("count", "sum", "over_pairs", "distinct", "count_distinct", "collect") or (
-        aggregate.kind in ("first", "last") and aggregate.column and not table.field(aggregate.column).nullable
-    )
     meaning = "How many events" if aggregate.counts else f"The {aggregate.kind} of {', '.join(roots) or 'a constant'}"
-    return column(name, kind, meaning, nullable=not never_null)
+    return column(name, kind, meaning)
 
 
 def _same(one_type: pa.DataType, other: pa.DataType) -> bool:

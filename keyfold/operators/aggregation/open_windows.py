@@ -74,7 +74,7 @@ class OpenWindows:
         final_before = before if self.allowed_lateness is None else before - self.allowed_lateness
         since = _in_calendar(self.shape.next_end(pl.col(self.pane), final_before))
         came = events.filter(~is_late).with_columns(since.alias(DEADLINE))
-        earlier, new = state, came.select(state.columns)
+        earlier, new = state, self.sums.new(came).select(state.columns)
         if self.allowed_lateness is not None:
             # Events change windows that are written, which all panes of them are needed for; others are not written again.
             earlier, new = (

@@ -22,7 +22,7 @@ import polars as pl
 import pyarrow as pa
 
 from keyfold.columns import column
-from keyfold.keyed.rows.codec import plain_float
+from keyfold.keyed.rows.codec import plain_float, polars_schema
 from keyfold.operators.aggregation.aggregates import Aggregate, Types
 from keyfold.operators.aggregation.float_limbs import BITS, HIGHEST, LOWEST, NOT_FINITE
 from keyfold.privacy import ShowableError
@@ -89,6 +89,18 @@ class Part:
         """The name of the column."""
         return self.column.name
 
+    @property
+    def of_nothing(self) -> pl.Expr:
+        """Its value of no events: joined with others, it changes none."""
+        kind = polars_schema(pa.schema([self.column]))[self.name]
+        match self.join:
+            case "sum":
+                return pl.lit(0, kind)
+            case "sorted" | "set" | "list":
+                return pl.lit(pl.Series([[]], dtype=kind)).first()
+            case _:
+                return pl.lit(None, kind)
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -111,6 +123,11 @@ class Parts:
     in_order: Mapping[str, pl.Expr] = field(default_factory=dict)
     floats: pl.Expr | None = None
     skips: Literal["", "first", "first known"] = ""
+
+    @property
+    def names(self) -> list[str]:
+        """All columns."""
+        return [part.name for part in self.parts]
 
     def of(self, *joins: Join) -> list[str]:
         """The columns that are joined in one of these ways."""

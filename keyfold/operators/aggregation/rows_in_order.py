@@ -1,6 +1,6 @@
 """Aggregates of operators that take the events of keys in order: their parts in state, and of ranges of rows."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,9 +9,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from keyfold.keyed.job.inputs import Input
+from keyfold.keyed.job.state import KeptAggregates
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import IN_ORDER, Aggregate, require_known
 from keyfold.operators.aggregation.float_limbs import scale_and_limbs
+from keyfold.operators.aggregation.incomplete import Incomplete
 from keyfold.operators.aggregation.inference import declared_parts
 from keyfold.operators.aggregation.parts import Join, Naming
 from keyfold.operators.aggregation.ranges import Rows, joined_ranges
@@ -41,6 +43,7 @@ class AggregatesInOrder:
 
     Attributes:
         fields: the columns of their parts in state; NULL in a row that is one event.
+        incomplete: the column of `state` that names those that lack events of a row.
 
     Raises:
         Misconfigured: the operator lacks an aggregate; or one does not fit its values, or is of a column that events lack.
@@ -72,6 +75,28 @@ class AggregatesInOrder:
             if not (last_is_kept and part.join == "last")
         ]
         self._stored = {field.name for field in self.fields}
+        self.incomplete = Incomplete(naming)
+
+    @property
+    def state(self) -> list[pa.Field]:
+        """Their columns in state, of groups that end."""
+        return [*self.fields, self.incomplete.field]
+
+    def kept(self, rows: pl.Expr, row_key: Sequence[str], *needed: str, groups_end: bool = True) -> KeptAggregates:
+        """Return what state keeps of them.
+
+        Args:
+            rows: which rows of state stand for events; others are events.
+            row_key: the columns that tell these rows apart.
+            needed: aggregates without which no row of state is what it was.
+            groups_end: whether groups end, and have the columns `state`.
+        """
+        parts = {
+            name: {part.name: part.of_nothing for part in of.parts if part.name in self._stored}
+            for name, of in self._parts.items()
+            if name not in needed
+        }
+        return KeptAggregates(parts, self.incomplete.name if groups_end else "", rows, tuple(row_key))
 
     @property
     def lists(self) -> dict[str, ListPart]:
@@ -81,11 +106,6 @@ class AggregatesInOrder:
             for name, parts in self._parts.items()
             if parts.of("set", "sorted", "list")
         }
-
-    @property
-    def only_parts(self) -> dict[str, str]:
-        """The columns of state that are the only part of an aggregate, with the aggregate."""
-        return {parts.parts[0].name: name for name, parts in self._parts.items() if len(parts.parts) == 1}
 
     def column(self, aggregate: str) -> str:
         """The column of state of an aggregate that is its only part."""
@@ -102,6 +122,7 @@ class AggregatesInOrder:
             levels_of_events = self._or_stored({name: values[name] for name in levels}, is_event)
             rows = rows.with_columns(**levels_of_events).with_columns(**in_order)
         values = self._or_stored(values | self._limbs(rows), is_event) | {name: pl.col(name) for name in levels}
+        values |= {name: pl.col(name) for name in self.incomplete.given(rows)}
         # A value that is a constant is one of each row.
         return rows.with_columns(**values).select(list(values))
 
@@ -153,6 +174,8 @@ class AggregatesInOrder:
             if only is None or name in only:
                 to = counted_to if counted_to is not None and self.of[name].counts else last
                 joined |= joined_ranges(of, parts, is_event, first, to)
+        # Only the first row of a range stands for several events.
+        joined |= {name: parts[name].gather(first) for name in self.incomplete.given(parts)}
         frame = pl.DataFrame(joined)
         for name, of in self._parts.items():
             if only is None or name in only:
@@ -162,6 +185,5 @@ class AggregatesInOrder:
     def finished(self, parts: pl.DataFrame) -> pl.DataFrame:
         """Return the aggregates, as far as there are their parts."""
         columns, results = {*parts.columns}, {name: of.result for name, of in self._parts.items()}
-        return parts.select(
-            **{name: result for name, result in results.items() if columns.issuperset(result.meta.root_names())}
-        )
+        there = {name: result for name, result in results.items() if columns.issuperset(result.meta.root_names())}
+        return parts.select(**self.incomplete.known(parts, there))

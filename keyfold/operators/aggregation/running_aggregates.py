@@ -1,6 +1,6 @@
 """Make jobs that write a row per event: what its key has come to with it, such as a running total or the event's number."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -62,9 +62,8 @@ def running(
       `window`, an event is late if its window ended before it arrived.
     - **Silent keys**: kept for ever, or until `expiry`; the next event starts anew. In event time the silence is between two
       events. In processing time it is from the run that brought the last event; waiting events are taken first.
-    - **State**: one row per key, and the waiting events. The first sum of whole numbers and the first set of a plain column are kept
-      in that column, so that total and waiting events share it; a row with an event time is a waiting event. `count_distinct` and
-      `collect` keep their values.
+    - **State**: one row per key, and the waiting events; a row with an event time is one. `count_distinct` and `collect` keep their
+      values.
     - **`first`, `last` and `collect`** go by this order, so a late event comes after those before it. There is no `quantile`: each
       row would sort all values of its key again. Make a step of your own for it, or take it of `windows`.
 
@@ -121,28 +120,26 @@ def running(
         has=_KINDS,
         last_is_kept=False,
     )
-    columns_of_parts, shared = _columns_of_parts(of, aggregates, events, (*key, event_time))
-    own = [field for field in aggregates.fields if columns_of_parts[field.name] not in shared]
-    rest = [*own, *optional(events, (*key, *shared)), pa.field(DEADLINE, TIMESTAMP)]
-    columns = pa.schema([*map(events.field, key), *map(events.field, shared), *rest])
+    parts = aggregates.fields if window is None else aggregates.state
+    columns = pa.schema([*map(events.field, key), *parts, *optional(events, key), pa.field(DEADLINE, TIMESTAMP)])
     columns, waits = columns if expiry is None else expiry.add_column(columns), pl.col(event_time)
     if latest is not None:
         latest = output_columns.table(latest, table, [events.field(column) for column in key])
     upserts = () if latest is None else (latest,)
     shown = [computed.get(column, pl.col(column)).alias(column) for column in table.names]
     step = _Running(
-        aggregates, columns_of_parts, key, event_time, events.names, shown, computed, upserts, at_once, expiry, window
+        aggregates, key, event_time, events.names, shown, computed, upserts, at_once, expiry, window
     ).step
-    state = State(columns, events=waits.count(), one_per_key=waits.is_null())
+    kept = aggregates.kept(waits.is_null(), key, groups_end=window is not None)
+    state = State(columns, events=waits.count(), one_per_key=waits.is_null(), aggregates=kept)
     return step_job(name, source, key, state, step, [Append(table), *upserts], settings)
 
 
 @dataclass(frozen=True)
 class _Running:
-    """The step of `running`; `columns_of_parts` has the column of state of each part, `columns` are those of events."""
+    """The step of `running`; `columns` are those of events."""
 
     aggregates: AggregatesInOrder
-    columns_of_parts: Mapping[str, str]
     key: tuple[str, ...]
     event_time: str
     columns: list[str]
@@ -152,6 +149,10 @@ class _Running:
     at_once: bool
     expiry: Timeout | None
     window: WindowShape | None
+
+    @property
+    def _parts(self) -> list[pa.Field]:
+        return self.aggregates.fields if self.window is None else self.aggregates.state
 
     def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         late, waits = None, pl.col(self.event_time).is_not_null()
@@ -176,16 +177,15 @@ class _Running:
 
     def _add(self, totals: pl.DataFrame, events: pl.DataFrame) -> _Added:
         """Add events to the rows of their keys, or start anew if the key has expired."""
-        totals = totals.select(*self.key, *self.columns_of_parts.values(), DEADLINE).with_columns(
-            pl.lit(value=True).alias(_IS_THERE)
-        )
+        parts = [field.name for field in self._parts]
+        totals = totals.select(*self.key, *parts, DEADLINE).with_columns(pl.lit(value=True).alias(_IS_THERE))
         ordered = in_order(events.select(self.columns), self.key, self.event_time)
         totals_of_keys = ordered.events.select(self.key)[ordered.starts]
         totals_of_keys = totals_of_keys.join(totals, on=self.key, how="left", maintain_order="left")
         lifetimes = cut_lifetimes(ordered, self.event_time, totals_of_keys[DEADLINE], self.expiry)
         totals_of_keys = totals_of_keys[lifetimes.key_number]
         ordered, goes_on = lifetimes.ordered, pl.Series(lifetimes.goes_on) & totals_of_keys[_IS_THERE].is_not_null()
-        before = totals_of_keys.select(pl.col(column).alias(part) for part, column in self.columns_of_parts.items())
+        before = totals_of_keys.select(parts)
         so_far = aggregates_so_far(self.aggregates, before, goes_on, ordered)
         ends = so_far.ends.filter(pl.Series(lifetimes.is_latest))
         lasts = ordered.lasts[lifetimes.is_latest]
@@ -193,7 +193,10 @@ class _Running:
         if self.expiry is not None and self.expiry.in_event_time:
             due = to_times(lifetimes.last[lifetimes.is_latest]) + self.expiry.after
         changed = ordered.events.select(self.key)[lasts].with_columns(
-            *(ends[part].cast(totals[column].dtype).alias(column) for part, column in self.columns_of_parts.items()),
+            *(
+                ends[part].cast(kind) if part in ends.columns else pl.lit(None, kind).alias(part)
+                for part, kind in totals.select(parts).schema.items()
+            ),
             pl.lit(due, pl.Datetime("us", "UTC")).alias(DEADLINE),
         )
         if self.window is not None:
@@ -208,26 +211,9 @@ class _Running:
         keys = events.select(self.key).unique()
         with_events, held = (rows.join(keys, on=self.key, how="semi") for rows in (totals, waiting))
         rows = self._add(with_events, held).totals if held.height else with_events
-        parts = rows.select(pl.col(column).alias(part) for part, column in self.columns_of_parts.items())
+        parts = rows.select(field.name for field in self._parts)
         rows = rows.select(self.key).with_columns(self.aggregates.finished(parts))
         return rows.select(self.then.get(column, pl.col(column)).alias(column) for column in table.schema.names)
-
-
-def _columns_of_parts(
-    of: Mapping[str, Aggregate], aggregates: AggregatesInOrder, events: pa.Schema, but: Collection[str]
-) -> tuple[dict[str, str], list[str]]:
-    """Return the column of state of each part, and the columns of events in which parts are kept.
-
-    The first sum or set of a plain column is kept in that column, which rows that are no events have no other use for.
-    """
-    columns, shared = dict[str, str](), list[str]()
-    for field in aggregates.fields:
-        aggregate = of.get(aggregates.only_parts.get(field.name, ""))
-        column = aggregate.column if aggregate is not None and aggregate.kind in ("sum", "distinct") else ""
-        is_free = column not in ("", *but, *shared) and events.field(column).type == field.type
-        columns[field.name] = column if is_free else field.name
-        shared += [column] if is_free else []
-    return columns, shared
 
 
 def _window_start(event_time: str) -> pa.Field:

@@ -150,7 +150,7 @@ def _in_order(
     counted, start = count_and_start(name, of, event_time)
     output_columns = OutputColumns(name, source, key, of, then, decided_by=rule.condition.meta.root_names())
     flags = plain_columns(pa.bool_(), HOLDS, ENDED)
-    table = output_columns.output(output, hidden=flags)
+    table = output_columns.output(output, never_null=(counted, start), hidden=flags)
     taken = [HOLDS, ENDED, CLOSED_AT, DEADLINE, PROCESSING_DEADLINE]
     in_table = output_columns.aggregates_in(table)
     aggregates = AggregatesInOrder(name, of, source, in_table, taken, operator="sessions")
@@ -167,5 +167,6 @@ def _in_order(
     step = SessionsInOrder(aggregates, rule, gap, key, event_time, events, counts, starts, then, written)
     # A key has one row of what has passed, or one of a session that has ended, beside any number of events.
     one_per_key = pl.col(starts).is_not_null() | pl.col(CLOSED_AT).is_not_null()
-    state = State(step.state, events=pl.col(counts).sum(), one_per_key=one_per_key)
+    kept = aggregates.kept(pl.col(starts).is_not_null(), key, counted, start)
+    state = State(step.state, events=pl.col(counts).sum(), one_per_key=one_per_key, aggregates=kept)
     return step_job(name, source, key, state, step, [Append(table, events=pl.col(counted).sum()), *tables], settings)

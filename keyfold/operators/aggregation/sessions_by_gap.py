@@ -61,7 +61,9 @@ class SessionsByGap:
         derived = {START: pl.col(self.event_time), **self.aggregates.derived}
         counted = self.aggregates.counted
         source = counting_input(source, counted, derive=derived, columns=rows, combine=self.combine)
-        state = State(rows.append(deadline), events=pl.col(counted).sum())
+        columns = pa.schema([*keyed, newest(self.event_time), start, *self.aggregates.state, deadline])
+        kept = self.aggregates.kept([*self.key, START])
+        state = State(columns, events=pl.col(counted).sum(), aggregates=kept)
         return step_job(name, source, self.key, state, self.step, tables, settings)
 
     @property
@@ -75,7 +77,7 @@ class SessionsByGap:
 
     def step(self, state: pl.DataFrame, events: pl.DataFrame, clock: Clock) -> Step:
         # The last column of state is the deadline, which events lack.
-        both = ((state.drop(DEADLINE), True), (events.select(state.columns[:-1]), False))
+        both = ((state.drop(DEADLINE), True), (self.aggregates.new(events).select(state.columns[:-1]), False))
         rows = pl.concat([part.with_columns(pl.lit(is_known).alias("#known")) for part, is_known in both])
         ordered = in_order(rows, self.key, START, [])
         # A row may span several events, so its start is compared with the latest end before it.

@@ -94,7 +94,7 @@ class SessionsInOrder:
     @property
     def state(self) -> pa.Schema:
         """The columns of state."""
-        of_events = [*map(self.events.field, self.key), *self.aggregates.fields, *optional(self.events, self.key)]
+        of_events = [*map(self.events.field, self.key), *self.aggregates.state, *optional(self.events, self.key)]
         times = [pa.field(CLOSED_AT, TIMESTAMP), pa.field(DEADLINE, TIMESTAMP)]
         return self.gap.add_column(pa.schema([*of_events, pa.field(HOLDS, pa.bool_()), *times]))
 
@@ -199,7 +199,7 @@ class _Sessions:
         self._cut = cut_until(rule, in_time) if isinstance(rule, Until) else cut_while(rule, in_time)
         rows = self._rows
         if not self._is_event.all():
-            stored = self._state.select(field.name for field in job.aggregates.fields)
+            stored = self._state.select(field.name for field in job.aggregates.state)
             rows = rows.with_columns(stored[rows["#at"]])
         self._parts = job.aggregates.parts(rows, self._is_event)
 

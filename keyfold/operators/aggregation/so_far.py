@@ -50,7 +50,9 @@ def aggregates_so_far(
     had = goes_on.to_numpy()
     shift = np.cumsum(had)
     place = np.arange(events.height) + shift[number]
-    before = before.select(parts.columns)
+    incomplete = aggregates.incomplete.given(before)
+    before = before.select(*parts.columns, *incomplete)
+    parts = parts.with_columns(pl.lit(None, before.schema[name]).alias(name) for name in incomplete)
     rows = pl.concat([before.filter(goes_on), parts.cast(before.schema)])
     order = np.empty(rows.height, np.intp)
     order[(starts + shift - 1)[had]] = np.arange(had.sum())
@@ -60,7 +62,9 @@ def aggregates_so_far(
     first = (starts + shift - had)[number]
     others = [name for name in aggregates.of if name not in lists]
     joined = aggregates.joined(rows[order], is_event, first, place, only=others)
-    values = {**aggregates.finished(joined).to_dict(), **{name: of for name, (of, _) in lists.items()}}
+    of_lists = pl.DataFrame({**{name: of for name, (of, _) in lists.items()}, **joined.select(incomplete).to_dict()})
+    of_lists = of_lists.select(**aggregates.incomplete.known(of_lists, {name: pl.col(name) for name in lists}))
+    values = {**aggregates.finished(joined).to_dict(), **of_lists.to_dict()}
     ends = {part: joined[part].gather(ordered.lasts) for part in joined.columns}
     ends |= {aggregates.lists[name].column: end for name, (_, end) in lists.items()}
     return SoFar(pl.DataFrame(values), pl.DataFrame(ends))

@@ -170,7 +170,8 @@ def windows(
     derived = {pane: shape.start(pl.col(event_time)), **sums.derived}
     columns = pa.schema([*fields, newest(event_time), start, *sums.fields])
     source = counting_input(source, sums.counted, derive=derived, columns=columns, combine=windows_of.combine)
-    state = State(pa.schema([*fields, start, *sums.fields, deadline]), events=in_state)
+    state_columns = pa.schema([*fields, start, *sums.state, deadline])
+    state = State(state_columns, events=in_state, aggregates=sums.kept([*groups, pane]))
     tables = _tables(table, groups, counted, lateness, ranks)
     settings["row_times"] = RowTimes(
         # An event counts in the last of its windows, which begins with its pane.

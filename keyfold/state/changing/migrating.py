@@ -13,6 +13,7 @@ from keyfold.keyed.generation.declaration_difference import Difference, said
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import polars_schema
+from keyfold.state.changing.aggregate_changes import aggregate_changes
 
 Verdict = Literal["free", "judge", "move", "refresh"]
 _SAID: dict[Verdict, str] = {"free": "free", "judge": "yours to judge", "move": "a move", "refresh": "a refresh"}
@@ -23,6 +24,7 @@ _MOVES_FREELY = {
     "hash": "state is divided by the new hash",
     "delay": "it decides what is late from here on; events that were late before stay so",
     "then": "it counts from here on; rows that are written stay as they are",
+    "counted": "state and rows have the same number; what becomes of columns is said there",
     "output": "state does not depend on it; what becomes of the table's columns is said there",
 }
 _REFRESHES = {
@@ -32,6 +34,8 @@ _REFRESHES = {
     "key": "state and tables are by another key",
     "contents": "state and rows were made with it",
 }
+_IS_NEEDED: tuple[Verdict, str] = "refresh", "events are counted, or rows told apart, by it or by what it replaces"
+_NOT_NULL = " not null"
 _BEGINS = (
     "it begins at the job's position in its table, or at that table's beginning; events behind the watermark are late"
 )
@@ -114,7 +118,7 @@ _PLACES = {"events": "events of the step", "state": "state"}
 def migrate(job: KeyedJob, generation: Generation) -> Callable[[pl.DataFrame], pl.DataFrame]:
     """Return the function that migrates rows of a generation's state to the job's version, one version after another.
 
-    New columns that may be NULL are NULL.
+    New columns that may be NULL are NULL, but for those of new aggregates (`aggregate_changes`).
 
     Raises:
         KeyfoldError: the job lacks the migration from one of the versions.
@@ -126,9 +130,13 @@ def migrate(job: KeyedJob, generation: Generation) -> Callable[[pl.DataFrame], p
             "(`State.migrations`), or start a new generation with --full-refresh"
         )
 
+    aggregates = aggregate_changes(job, generation.record)
+
     def migrated(rows: pl.DataFrame) -> pl.DataFrame:
         for number in range(version, job.state.version):
             rows = job.state.migrations[number](rows)
+        if aggregates is not None:
+            rows = aggregates.converted(rows, job)
         columns = polars_schema(job.state.schema)
         new = [pl.lit(None, kind).alias(name) for name, kind in columns.items() if name not in rows.columns]
         return rows.with_columns(new).select(list(columns))
@@ -171,12 +179,26 @@ def _of_setting(difference: Difference, job: KeyedJob, generation: Generation) -
     path = difference.path
     if difference.is_free:
         return "free", "no state and no row depends on it"
+    if aggregate := _of_aggregate(difference, job, generation):
+        return aggregate
     setting = path[0] if difference.section == "arguments" else path[-1] if path else difference.section
     if setting in _MOVES_FREELY:
         return "move", _MOVES_FREELY[setting]
     if setting == "state" and generation.record.declaration.state.version != job.state.version:
         return "move", "the job's migrations convert it"
     return "refresh", _REFRESHES.get(setting, "the meaning of state and rows depends on it")
+
+
+def _of_aggregate(difference: Difference, job: KeyedJob, generation: Generation) -> tuple[Verdict, str] | None:
+    """Return what an aggregate requires that is new or gone; None of anything else."""
+    changes, path = aggregate_changes(job, generation.record), difference.path
+    if difference.section != "arguments" or changes is None or len(path) != len(("of", "aggregate")) or path[0] != "of":
+        return None
+    if difference.before is None:
+        return ("move", changes.why_new(path[1])) if path[1] in changes.new else _IS_NEEDED
+    if difference.after is None:
+        return ("move", "state and later rows leave it out") if path[1] in changes.gone else _IS_NEEDED
+    return "refresh", "state and rows were made with the other one; give the new one a name of its own for a move"
 
 
 def _of_columns(difference: Difference, job: KeyedJob, generation: Generation) -> tuple[Verdict, str] | None:
@@ -203,18 +225,40 @@ def _whole(difference: Difference) -> tuple[Verdict, str] | None:
 
 
 def _columns(job: KeyedJob, generation: Generation, part: str, before: Any, after: Any) -> tuple[Verdict, str]:
-    gone = [name for name in before if name not in after]
-    # Types without `not null`: NULLs in rows are found when they are rewritten (`writing_state.rows_of_state`).
-    retyped = [name for name in before if name in after and before[name].split()[0] != after[name].split()[0]]
+    aggregates = aggregate_changes(job, generation.record) if part in ("state", "events") else None
+    may_go = before if part not in ("state", "events") else aggregates.gone_columns if aggregates else ()
+    gone = [name for name in before if name not in after and name not in may_go]
+    # Types without `not null`: NULLs in rows of state are found when they are rewritten (`writing_state.rows_of_state`).
+    retyped = [
+        name
+        for name in before
+        if name in after
+        and _type(before[name]) != _type(after[name])
+        and not (aggregates and aggregates.is_order(name))
+    ]
     new = [name for name in after if name not in before]
-    strict = [name for name in new if after[name].endswith("not null")]
+    strict = [
+        name
+        for name in after
+        if after[name].endswith(_NOT_NULL)
+        and not before.get(name, "").endswith(_NOT_NULL)
+        and (name in new or part not in ("state", "events"))
+    ]
     if part == "state" and generation.record.declaration.state.version != job.state.version:
         return "move", "the job's migrations convert it"
     if gone or retyped or strict:
         changed = [*(f"{name} is gone" for name in gone), *(f"{name} is of another type" for name in retyped)]
-        changed += [f"{name} is new and may not be empty" for name in strict]
+        changed += [f"{name} is new and may not be empty" for name in strict if name in new]
+        changed += [f"{name} may not be empty any more" for name in strict if name not in new]
         hint = "; raise the version of State and give it a migration" if part == "state" else ""
         return "refresh", ", ".join(changed) + hint
+    left = [name for name in before if name not in after]
+    if left and not new:
+        return "move", f"{', '.join(left)} is left out"
     if part == "events":
         return "move", f"new: {', '.join(new)}; earlier late rows lack it" if new else "the same columns"
     return "move", f"new: {', '.join(new)}, empty in existing rows" if new else "the same columns in another order"
+
+
+def _type(text: str) -> str:
+    return text.removesuffix(_NOT_NULL)
