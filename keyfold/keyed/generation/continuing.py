@@ -71,9 +71,8 @@ def declared_anew(generation: Generation, job: KeyedJob) -> Generation:
     """
     comparison = compare(generation.record, job)
     refused = [difference for difference in comparison.settings if not _may_differ(difference, job)]
-    if comparison.effects or any(
-        difference.section != "arguments" or not _COUNTED.isdisjoint(difference.path) for difference in refused
-    ):
+    is_stored = any(difference.section != "arguments" or _COUNTED & {*difference.path} for difference in refused)
+    if not refused or comparison.effects or is_stored:
         return generation
     return replace(generation, record=generation.record.model_copy(update={"declaration": declaration_of(job)}))
 
