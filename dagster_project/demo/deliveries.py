@@ -53,7 +53,7 @@ class DayOfStream:
 
 
 A_DAY = {
-    "ride_points": DayOfStream(hours=6, size=150, files=4),
+    "ride_points": DayOfStream(hours=6, size=180, files=4),
     "weather": DayOfStream(hours=24, size=30, files=4),
     "metrics": DayOfStream(hours=24, size=12, files=4),
     "telemetry": DayOfStream(hours=3, size=8, files=4),
