@@ -1,5 +1,6 @@
 """A job with other aggregates goes on from the state that it has: what is new is NULL, or what it would have been, and never a part of it."""
 
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -9,12 +10,11 @@ from hypothesis import strategies as st
 
 from keyfold import Input, KeyedJob, Stream, TestHarness, required
 from keyfold import operators as op
-from keyfold.keyed.generation.declaration import declaration_of
-from keyfold.keyed.generation.generation_record import GenerationRecord
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.parameters import WindowShape
-from keyfold.state.changing.migrating import migrate
+from keyfold.state.changing.migrating import changes_to, migrate
 from tests.examples import examples
+from tests.keyfold.keyed.generation.declared_space import record_of
 from tests.shop import HOUR, MINUTE, NOON
 
 TIME, PAID, KM = pl.Datetime("us", "UTC"), pl.col("paid"), pl.col("km")
@@ -112,9 +112,12 @@ def deliveries(draw):
     return [rides(*whole[begin:end]) for begin, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
 
 
+def generation_of(job: KeyedJob) -> Generation:
+    return Generation(Path("no-such-generation"), record_of(job))
+
+
 def migrated(before: KeyedJob, after: KeyedJob, state: pl.DataFrame) -> pl.DataFrame:
-    record = GenerationRecord(identity="", job=before.name, declaration=declaration_of(before))
-    return migrate(after, Generation(None, GenerationRecord.model_validate_json(record.model_dump_json())))(state)
+    return migrate(after, generation_of(before))(state)
 
 
 def played(job: KeyedJob, frames, state=None, since=None):
@@ -171,3 +174,52 @@ def test_what_is_new_is_null_or_what_it_would_have_been(name, frames, data):
             wrong = both.filter(~same(got, expected))
             shown = wrong.select(*ids, got.alias("got"), expected.alias("expected"), pl.col("n").alias("n got"), "n whole", "n since")
             assert wrong.is_empty(), (table, aggregate, shown.rows())
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_each_aggregate_that_is_new_or_gone_is_a_move_and_one_of_another_meaning_a_refresh(name):
+    make, always, possible, _ = JOBS[name]
+    for aggregate, function in possible.items():
+        without, having = make(always), make(always | {aggregate: function})
+        assert verdict(without, having) == verdict(having, without) == "move"
+        other = op.max("paid") if function.kind != "max" else op.min("paid")
+        assert verdict(having, make(always | {aggregate: other})) == "refresh"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        # What counts events is in every row.
+        ({}, NUMBER, "refresh"),
+        (NUMBER, {}, "refresh"),
+        (NUMBER, {"n": op.count(PAID > 3)}, "refresh"),
+        (NUMBER, {"other": op.count()}, "refresh"),
+        # Another one beside it is one more.
+        (NUMBER, NUMBER | {"other": op.count()}, "move"),
+    ],
+)
+@pytest.mark.parametrize("name", ["windows", "sessions", "totals"])
+def test_an_aggregate_that_counts_the_events_is_a_refresh(name, before, after, expected):
+    make, most = JOBS[name][0], {"most": op.max("km")}
+    assert verdict(make(most | before), make(most | after)) == expected
+
+
+def test_the_first_count_leaves_the_number_of_events_where_it_was_if_that_is_said():
+    def job(of, **counted):
+        return op.windows("w", RIDES, of, length="10m", **KEY, **counted)
+
+    most = {"most": op.max("km")}
+    assert verdict(job(most), job(most | NUMBER, counted="n_events")) == "move"
+    assert verdict(job(most | NUMBER), job(most | NUMBER, counted="n")) == "move"
+    assert verdict(job(most | NUMBER), job(most | NUMBER, counted="n_events")) == "refresh"
+
+
+@pytest.mark.parametrize("told_apart", ["since", "n"])
+def test_sessions_in_order_need_the_count_and_the_start_that_they_had(told_apart):
+    make = JOBS["sessions until"][0]
+    renamed = {("renamed" if name == told_apart else name): function for name, function in START.items()}
+    assert verdict(make(START), make(renamed)) == "refresh"
+
+
+def verdict(before: KeyedJob, after: KeyedJob) -> str:
+    return changes_to(after, generation_of(before)).verdict

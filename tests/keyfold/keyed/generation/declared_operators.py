@@ -55,7 +55,7 @@ def sent_back(events, clock):
 
 
 def named() -> Changed:
-    return Changed("other")
+    return Changed("other", kind="move")
 
 
 SOURCE = Changed(RIDES.where(KM > 1))
@@ -94,8 +94,8 @@ OPERATORS = [
             "keep_max": Changed("n_rides", {"keep_max": "longest"}),
             "top": Changed(Top(n=3, highest="n_rides"), {"by": "kind", "top": Top(n=2, highest="n_rides")}),
             "lateness": Changed(Lateness(while_open=True)),
-            "then": Changed({"far": KM > 4}, {"of": {"n_rides": count(), "km": max("km")}, "then": {"far": KM > 3}}),
-            "output": Changed({"user": pl.String, "window_end": pl.Datetime("us", "UTC"), "n_rides": pl.Int64}),
+            "then": Changed({"far": KM > 4}, {"of": {"n_rides": count(), "km": max("km")}, "then": {"far": KM > 3}}, kind="move"),
+            "output": Changed({"user": pl.String, "window_end": pl.Datetime("us", "UTC"), "n_rides": pl.Int64}, kind="move"),
             "counted": Changed("number"),
         },
     ),
@@ -108,9 +108,9 @@ OPERATORS = [
             "gap": Changed("31m"),
             "until": Changed(Until(KIND == "stop", "1d"), {"of": _FIRST_AND_COUNT, "until": Until(KIND == "end", "1d")}),
             "while_": Changed(While(KM > 4, "5m"), {"of": _FIRST_AND_COUNT, "while_": While(KM > 3, "5m")}),
-            "then": Changed({"far": pl.col("longest") > 2}, {"then": {"far": pl.col("longest") > 1}}),
+            "then": Changed({"far": pl.col("longest") > 2}, {"then": {"far": pl.col("longest") > 1}}, kind="move"),
             "selected": Changed([(Append({"user": pl.String}, name="long", events=pl.lit(0)), pl.col("n_rides") > 2)], {"selected": [(Append({"user": pl.String}, name="long", events=pl.lit(0)), pl.col("n_rides") > 1)]}),
-            "output": Changed({"user": pl.String, "n_rides": pl.Int64}),
+            "output": Changed({"user": pl.String, "n_rides": pl.Int64}, kind="move"),
             "counted": Changed("number"),
         },
     ),
@@ -120,8 +120,8 @@ OPERATORS = [
         {
             "name": named(), "source": SOURCE, "key": KEY, "settings": SETTINGS,
             "of": Changed({"n_rides": count(), "pieces": min("n")}, {"of": {"n_rides": count(), "pieces": max("n")}}),
-            "output": Changed({"user": pl.String, "at": pl.Datetime("us", "UTC"), "n_rides": pl.Int64}),
-            "then": Changed({"half": pl.col("n_rides") / 2}, {"then": {"half": pl.col("n_rides") / 3}}),
+            "output": Changed({"user": pl.String, "at": pl.Datetime("us", "UTC"), "n_rides": pl.Int64}, kind="move"),
+            "then": Changed({"half": pl.col("n_rides") / 2}, {"then": {"half": pl.col("n_rides") / 3}}, kind="move"),
             "latest": Changed(Upsert([required("user", pa.string(), "Who"), ("n_rides", pa.int64())], "user", name="now", events=pl.lit(0))),
             "at_once": Changed(True),
             "expiry": Changed(Timeout(timedelta(hours=2)), {"expiry": Timeout(timedelta(hours=1))}),
@@ -139,7 +139,7 @@ OPERATORS = [
             "from_n": Changed(2, {"from_n": 1}),
             "latest": Changed(Upsert([required("user", pa.string(), "Who"), ("longest", pa.float64())], "user", name="now", events=pl.lit(0))),
             "sessions": Changed(Append({"user": pl.String, "n_events": pl.Int64}, name="ended", events=pl.col("n_events").sum())),
-            "output": Changed({"user": pl.String, "longest": pl.Float64}),
+            "output": Changed({"user": pl.String, "longest": pl.Float64}, kind="move"),
         },
     ),
     Declared(
@@ -148,8 +148,8 @@ OPERATORS = [
         {
             "name": named(), "source": SOURCE, "key": KEY, "settings": SETTINGS,
             "of": Changed({"n_rides": count(), "longest": min("km")}),
-            "output": Changed({"user": pl.String, "n_rides": pl.Int64}),
-            "then": Changed({"half": pl.col("n_rides") / 2}, {"then": {"half": pl.col("n_rides") / 3}}),
+            "output": Changed({"user": pl.String, "n_rides": pl.Int64}, kind="move"),
+            "then": Changed({"half": pl.col("n_rides") / 2}, {"then": {"half": pl.col("n_rides") / 3}}, kind="move"),
             "latest": Changed("newest", {"latest": "seen"}),
             "counted": Changed("number"),
             "changes": Changed(True),
@@ -169,7 +169,7 @@ OPERATORS = [
         {
             "name": named(), "source": SOURCE, "key": KEY, "settings": SETTINGS,
             "conditions": Changed({"FAR": Held(KM > 8, KM < 3)}),
-            "output": Changed({"user": pl.String, "alert": pl.String, "change": pl.String}),
+            "output": Changed({"user": pl.String, "alert": pl.String, "change": pl.String}, kind="move"),
             "named": Changed("warning"),
             "subject": Changed("area", {"conditions": {"NEAR": Listed(is_near)}}),
         },
@@ -180,7 +180,7 @@ OPERATORS = [
         {
             "name": named(), "source": SOURCE, "key": KEY, "settings": SETTINGS,
             "size": Changed(4),
-            "send": Changed(sent_back, kind="code"),
+            "send": Changed(sent_back, kind="judge"),
             "tables": Changed([Append(EVENT), Append(EVENT, name="more", events=pl.len())], {"tables": [Append(EVENT), Append(EVENT, name="more")]}),
             "wait": Changed("2m", {"wait": "1m"}),
             "processing_wait": Changed("2m", {"processing_wait": "1m"}),

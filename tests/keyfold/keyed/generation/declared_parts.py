@@ -32,6 +32,7 @@ from keyfold import (
 )
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.per_key import KeyAnswer
+from keyfold.keyed.job.state import KeptAggregates
 from keyfold.operators import (
     Calendar,
     First,
@@ -226,14 +227,14 @@ PARTS = [
         Input,
         _INPUT,
         {
-            "source": Changed(OTHERS),
+            "source": Changed(OTHERS, kind="move"),
             "at": Changed("sent", {"at": "at"}),
-            "delay": Changed("9m"),
+            "delay": Changed("9m", kind="move"),
             "final_at": Changed(STEP_DECIDES),
             "columns": Changed(("user", "at")),
             "idle_timeout": Changed("3h", kind="free"),
             "conserved": Changed(False),
-            "combine": Changed(by_user_and_kind, {"combine": by_user}, kind="code"),
+            "combine": Changed(by_user_and_kind, {"combine": by_user}, kind="judge"),
             "events": Changed(pl.col("n").sum()),
             "time_from": Changed("sent"),
             "computed": Changed({"more": KM * 2}, {"computed": {"more": KM}, "columns": EVENT}),
@@ -263,8 +264,8 @@ PARTS = [
         Stream,
         {"name": "rides", "schema": EVENT, "event_time": "at"},
         {
-            "name": Changed("trips"),
-            "schema": Changed(EVENT.append(pa.field("more", pa.string()))),
+            "name": Changed("trips", kind="move"),
+            "schema": Changed(EVENT.append(pa.field("more", pa.string())), kind="move"),
             "event_time": Changed("sent"),
             "missing_time": Changed("arrival"),
             "description": Changed("Rides", kind="not of a job"),
@@ -288,14 +289,14 @@ PARTS = [
         KeyedJob,
         {"name": "jobs", "inputs": Input(RIDES, final_at="at"), "key": "user", "state": TOTAL, "step": counting, "tables": Append(TOTAL)},
         {
-            "name": Changed("other"),
+            "name": Changed("other", kind="move"),
             "inputs": Changed({"rides": Input(RIDES, final_at="at"), "more": Input(OTHERS, columns=("user", "at"), final_at="at")}),
             "key": Changed(("user", "kind"), {"state": {"n": pl.Int64}}),
             "state": Changed({"user": pl.String, "m": pl.Int64}),
-            "step": Changed(summing, kind="code"),
-            "tables": Changed([Append(TOTAL), Append(TOTAL, name="more")]),
+            "step": Changed(summing, kind="judge"),
+            "tables": Changed([Append(TOTAL), Append(TOTAL, name="more")], kind="move"),
             "parameters": Changed({"gap": 4}, {"parameters": {"gap": 3}}),
-            "key_groups": Changed(8),
+            "key_groups": Changed(8, kind="move"),
             "contents": Changed({"file": "b"}, {"contents": {"file": "a"}}),
             "description": Changed("Rides", kind="not of a job"),
             "row_times": Changed(RowTimes("at"), {"tables": Append([*TOTAL, ("at", pl.Datetime("us", "UTC"))])}, kind="not of a job"),
@@ -306,16 +307,18 @@ PARTS = [
             "operator": Changed(None, kind="not of a job"),
         },
     ),
-    Declared(per_key, {"handler": one_key}, {"handler": Changed(another_key, kind="code")}, lambda step: job_of(step=step)),
+    Declared(per_key, {"handler": one_key}, {"handler": Changed(another_key, kind="judge")}, lambda step: job_of(step=step)),
     Declared(
         State,
         {"columns": TOTAL},
         {
-            "columns": Changed(TOTAL.append(pa.field("more", pa.string()))),
+            "columns": Changed(TOTAL.append(pa.field("more", pa.string())), kind="move"),
             "version": Changed(2),
             "migrations": Changed({1: by_user}, kind="not of a job"),
             "events": Changed(pl.col("n").sum()),
             "one_per_key": Changed(pl.col("n") > 1, kind="free"),
+            # Of an operator, whose argument they are.
+            "aggregates": Changed(KeptAggregates({}), kind="not of a job"),
         },
         lambda state: job_of(state=state),
     ),
@@ -323,8 +326,8 @@ PARTS = [
         Append,
         {"columns": TOTAL},
         {
-            "columns": Changed(TOTAL.append(pa.field("more", pa.string()))),
-            "name": Changed("more", {"name": "further"}),
+            "columns": Changed(TOTAL.append(pa.field("more", pa.string())), kind="move"),
+            "name": Changed("more", {"name": "further"}, kind="move"),
             "events": Changed(pl.col("n").sum()),
             "description": Changed("Totals", kind="not of a job"),
         },
@@ -334,9 +337,9 @@ PARTS = [
         Upsert,
         {"columns": [*TOTAL, required("kind", pa.string(), "Kind")], "key": "user"},
         {
-            "columns": Changed([*TOTAL, required("kind", pa.string(), "Kind"), ("more", pa.string())]),
+            "columns": Changed([*TOTAL, required("kind", pa.string(), "Kind"), ("more", pa.string())], kind="move"),
             "key": Changed(("user", "kind")),
-            "name": Changed("more", {"name": "further"}),
+            "name": Changed("more", {"name": "further"}, kind="move"),
             "events": Changed(pl.col("n").sum()),
             "description": Changed("Totals", kind="not of a job"),
             "changes": Changed(True),
@@ -393,7 +396,7 @@ PARTS = [
     Declared(Held, {"begins": KM > 9, "ends": KM < 3}, {
         "begins": Changed(KM > 8), "ends": Changed(KM < 2), "held_for": Changed("5m"), "cool_down": Changed("5m"),
     }, of_condition),
-    Declared(Listed, {"find": is_near}, {"find": Changed(is_far, kind="code")}, of_condition),
+    Declared(Listed, {"find": is_near}, {"find": Changed(is_far, kind="judge")}, of_condition),
     Declared(Pattern, {"steps": {"one": KIND == "a", "two": KIND == "b"}, "within": "1h"}, {
         "steps": Changed({"two": KIND == "b", "one": KIND == "a"}), "within": Changed("2h"),
     }, of_pattern),
@@ -403,9 +406,9 @@ PARTS = [
     ),
     Declared(Timeout, {"after": timedelta(hours=1)}, {"after": Changed(timedelta(hours=2)), "in_": Changed("processing_time")}, of_timeout),
     Declared(built(Sized), {}, {
-        "time": Changed("arrival"), "key_groups": Changed(8), "length": Changed("2h"), "colour": Changed("blue", kind="free"),
+        "time": Changed("arrival"), "key_groups": Changed(8, kind="move"), "length": Changed("2h"), "colour": Changed("blue", kind="free"),
     }, of=Sized),
     Declared(built(EventTimeParameters), {}, {
-        "time": Changed("arrival"), "key_groups": Changed(8), "delay": Changed("9m"), "idle_timeout": Changed("9m"),
+        "time": Changed("arrival"), "key_groups": Changed(8, kind="move"), "delay": Changed("9m", kind="move"), "idle_timeout": Changed("9m", kind="move"),
     }, of=EventTimeParameters),
 ]  # fmt: skip

@@ -26,7 +26,7 @@ RIDES = Stream("rides", EVENT, event_time="at")
 OTHERS = Stream("others", EVENT, event_time="at")
 KM, N, KIND = (pl.col(name) for name in ("km", "n", "kind"))
 
-Kind = Literal["declared", "code", "free", "not of a job"]
+Kind = Literal["refresh", "move", "judge", "free", "not of a job"]
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Changed:
         value: the value.
         also: other arguments that both jobs need then.
         along: other arguments that the other job needs besides.
-        kind: what the change is: `declared` is refused; `code` and `free` go on; `not of a job` is of a stream's ingest, which
-            sees it itself, or of people, such as a description.
+        kind: what the change requires: a run refuses `refresh` and `move`; `judge` and `free` go on; `not of a job` is of a
+            stream's ingest, which sees it itself, or of people, such as a description.
     """
 
     value: Any
     also: Mapping[str, Any] = field(default_factory=dict)
     along: Mapping[str, Any] = field(default_factory=dict)
-    kind: Kind = "declared"
+    kind: Kind = "refresh"
 
 
 @dataclass(frozen=True)

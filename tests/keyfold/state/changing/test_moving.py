@@ -49,9 +49,14 @@ RENAMED = pa.schema([("user", pa.string()), ("window", TIMESTAMP), ("count", pa.
         ({"version": 2, "migrations": {1: lambda rows: rows}}, "move", "from version 1 to 2"),
         ({"output": pa.schema([*WINDOW_TOTAL, ("more", pa.int64())])}, "move", "new: more, empty in existing rows"),
         (
-            {"output": pa.schema([WINDOW_TOTAL.field("user")]), "output_events": pl.lit(0)},
+            {"output": pa.schema([WINDOW_TOTAL.field("user"), WINDOW_TOTAL.field("clicks")])},
+            "move",
+            "window is left out",
+        ),
+        (
+            {"output": pa.schema([WINDOW_TOTAL.field("user").with_nullable(False), *list(WINDOW_TOTAL)[1:]])},
             "refresh",
-            "clicks is gone, window is gone",
+            "user may not be empty any more",
         ),
         ({"upsert_by": "user"}, "refresh", "another mode or key"),
         ({"more": (Append(WINDOW_TOTAL, name="more"),)}, "move", "it begins empty"),
