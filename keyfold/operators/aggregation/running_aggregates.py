@@ -127,9 +127,7 @@ def running(
         latest = output_columns.table(latest, table, [events.field(column) for column in key])
     upserts = () if latest is None else (latest,)
     shown = [computed.get(column, pl.col(column)).alias(column) for column in table.names]
-    step = _Running(
-        aggregates, key, event_time, events.names, shown, computed, upserts, at_once, expiry, window
-    ).step
+    step = _Running(aggregates, key, event_time, events.names, shown, computed, upserts, at_once, expiry, window).step
     kept = aggregates.kept(waits.is_null(), key, groups_end=window is not None)
     state = State(columns, events=waits.count(), one_per_key=waits.is_null(), aggregates=kept)
     return step_job(name, source, key, state, step, [Append(table), *upserts], settings)

@@ -67,8 +67,8 @@ class AggregateChanges:
 
     @property
     def _lacking(self) -> pl.Expr:
-        lacking = pl.col(self.kept.incomplete).fill_null([]).list.set_difference(list(self.gone))
-        lacking = lacking.list.set_union([name for name in self.new if self.kept.parts[name]]).list.sort()
+        new = [name for name in self.new if self.kept.parts[name]]
+        lacking = pl.col(self.kept.incomplete).fill_null([]).list.set_union(new).list.sort()
         return pl.when(lacking.list.len() > 0).then(lacking)
 
 
@@ -81,9 +81,7 @@ def aggregate_changes(job: KeyedJob, record: GenerationRecord) -> AggregateChang
     new = tuple(name for name in kept.parts if name not in columns)
     gone = tuple(name for name in columns if name not in kept.parts)
     of_others = {column for name in columns if name not in gone for column in columns[name]}
-    return AggregateChanges(
-        kept, new, gone, frozenset(column for name in gone for column in columns[name]) - of_others
-    )
+    return AggregateChanges(kept, new, gone, frozenset(column for name in gone for column in columns[name]) - of_others)
 
 
 def _as_struct(value: pl.Expr, kind: pl.Struct, before: pl.DataType) -> pl.Expr:

@@ -36,6 +36,8 @@ _REFRESHES = {
 }
 _IS_NEEDED: tuple[Verdict, str] = "refresh", "events are counted, or rows told apart, by it or by what it replaces"
 _NOT_NULL = " not null"
+_OF_A_WHOLE = 2
+"""Length of the path of an aggregate, of which longer ones are settings."""
 _BEGINS = (
     "it begins at the job's position in its table, or at that table's beginning; events behind the watermark are late"
 )
@@ -192,11 +194,12 @@ def _of_setting(difference: Difference, job: KeyedJob, generation: Generation) -
 def _of_aggregate(difference: Difference, job: KeyedJob, generation: Generation) -> tuple[Verdict, str] | None:
     """Return what an aggregate requires that is new or gone; None of anything else."""
     changes, path = aggregate_changes(job, generation.record), difference.path
-    if difference.section != "arguments" or changes is None or len(path) != len(("of", "aggregate")) or path[0] != "of":
+    if difference.section != "arguments" or changes is None or path[0] != "of":
         return None
-    if difference.before is None:
+    is_whole = len(path) == _OF_A_WHOLE
+    if is_whole and difference.before is None:
         return ("move", changes.why_new(path[1])) if path[1] in changes.new else _IS_NEEDED
-    if difference.after is None:
+    if is_whole and difference.after is None:
         return ("move", "state and later rows leave it out") if path[1] in changes.gone else _IS_NEEDED
     return "refresh", "state and rows were made with the other one; give the new one a name of its own for a move"
 

@@ -13,6 +13,7 @@ from keyfold import operators as op
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.parameters import WindowShape
 from keyfold.state.changing.migrating import changes_to, migrate
+from keyfold.times import BEGINNING
 from tests.examples import examples
 from tests.keyfold.keyed.generation.declared_space import record_of
 from tests.shop import HOUR, MINUTE, NOON
@@ -120,7 +121,7 @@ def migrated(before: KeyedJob, after: KeyedJob, state: pl.DataFrame) -> pl.DataF
     return migrate(after, generation_of(before))(state)
 
 
-def played(job: KeyedJob, frames, state=None, since=None):
+def played(job: KeyedJob, frames, state=None, since=BEGINNING):
     """The harness after deliveries; what it has written by then is forgotten if it goes on from a state."""
     harness = TestHarness(job)
     if state is not None:
@@ -139,26 +140,33 @@ def same(value: pl.Expr, other: pl.Expr) -> pl.Expr:
 @given(deliveries(), st.data())
 def test_what_is_new_is_null_or_what_it_would_have_been(name, frames, data):
     make, always, possible, told_by = JOBS[name]
-    some = st.sets(st.sampled_from(sorted(possible)))
-    before, after = (always | {aggregate: possible[aggregate] for aggregate in sorted(data.draw(some))} for _ in range(2))
+    some: Any = st.sets(st.sampled_from(sorted(possible)))
+    before, after = (
+        always | {aggregate: possible[aggregate] for aggregate in sorted(data.draw(some))} for _ in range(2)
+    )
     old, new = make(before), make(after)
     moved_at = data.draw(st.integers(0, len(frames)))
     stopped = played(old, frames[:moved_at])
     state = migrated(old, new, stopped.state)
     assert state.columns == new.state.schema.names
-    end = {"advance_to": NOON + 9 * HOUR}
     moved = played(new, frames[moved_at:], state, stopped.watermark)
+    assert new.state.aggregates is not None
     # Of all events, and of those that came since, or that state has as they are.
-    whole, since = played(new, frames), played(new, frames[moved_at:], state.filter(~new.state.aggregates.rows), stopped.watermark)
+    whole, since = (
+        played(new, frames),
+        played(new, frames[moved_at:], state.filter(~new.state.aggregates.rows), stopped.watermark),
+    )
     for harness in (moved, whole, since):
-        harness.batch(**end)
+        harness.batch(advance_to=NOON + 9 * HOUR)
     keys = ["user", told_by] if told_by else ["user"]
     for table, rows in moved.written.items():
         if table.startswith("late.") or told_by not in ("", *rows.columns):
             continue
         ids = [key for key in keys if key in rows.columns]
         known = {aggregate for aggregate in after if aggregate in before}
-        both = rows.join(whole.written[table], on=ids, suffix=" whole").join(since.written[table], on=ids, how="left", suffix=" since")
+        both = rows.join(whole.written[table], on=ids, suffix=" whole").join(
+            since.written[table], on=ids, how="left", suffix=" since"
+        )
         assert both.height == rows.height
         is_whole = same(pl.col("n since"), pl.col("n whole"))
         for aggregate in after:
@@ -172,7 +180,9 @@ def test_what_is_new_is_null_or_what_it_would_have_been(name, frames, data):
                 else:
                     expected = pl.when(is_whole).then(expected)
             wrong = both.filter(~same(got, expected))
-            shown = wrong.select(*ids, got.alias("got"), expected.alias("expected"), pl.col("n").alias("n got"), "n whole", "n since")
+            shown = wrong.select(
+                *ids, got.alias("got"), expected.alias("expected"), pl.col("n").alias("n got"), "n whole", "n since"
+            )
             assert wrong.is_empty(), (table, aggregate, shown.rows())
 
 
