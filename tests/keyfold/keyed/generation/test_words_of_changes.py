@@ -81,7 +81,7 @@ def test_a_change_is_named_by_its_argument_with_both_values_and_nothing_else_is_
     for change in changes.settings:
         words = change.setting.split(": ")
         assert any(re.fullmatch(named(declared, argument), word.removeprefix("parameter ")) for word in words), change
-        if declared.changes[argument].kind != "code":
+        if declared.changes[argument].kind != "judge":
             assert says_both(change), change
     for text in map(str, (*changes.settings, *changes.effects)):
         assert not INTERNAL.search(text), text
