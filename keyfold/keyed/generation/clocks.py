@@ -16,6 +16,7 @@ from keyfold.journal.archive import add_to_archive, read_archive
 from keyfold.journal.journal import Journal
 from keyfold.keyed.generation.batch_records import KeyedDone, KeyedPlan
 from keyfold.storage.place import Place
+from keyfold.times import to_iso
 
 _TIME = pl.Datetime("us", "UTC")
 CLOCKS = "clocks"
@@ -83,6 +84,14 @@ def _typed(clocks: pl.DataFrame) -> pl.DataFrame:
     return typed.cast({**SCHEMA})
 
 
+def _change_of_state(plan: KeyedPlan, record: KeyedDone) -> str:
+    """Say what a batch did that read no events; empty for any other."""
+    if record.replaced is not None:
+        bounds = (to_iso(bound) if bound else "" for bound in (record.replaced.since, record.replaced.until))
+        return f"rows from {' to '.join(bounds)} were computed again: {record.replaced.note}"
+    return record.edited or (plan.seed.origin if plan.seed else "")
+
+
 def _clock_of(plan: KeyedPlan, record: KeyedDone) -> Mapping[str, Any]:
     """Return the clock of a batch; what is not there has no column, so that it takes no bytes."""
     clock = plan.clock
@@ -91,7 +100,7 @@ def _clock_of(plan: KeyedPlan, record: KeyedDone) -> Mapping[str, Any]:
         "until": plan.until,
         "advanced_by": clock.advanced_by,
         "new_code": plan.new_code,
-        "changed_state": record.edited or (plan.seed.origin if plan.seed else ""),
+        "changed_state": _change_of_state(plan, record),
         **{f"lookup {name}": file for name, file in plan.lookups.items()},
     }
     others = {name: watermark for name, watermark in clock.watermarks.items() if watermark != clock.watermark}

@@ -1,9 +1,10 @@
 """Explain the rows of a key: which events, clocks, timers and state made them, computed by a replay and compared with what is stored."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -11,17 +12,23 @@ from keyfold.errors import InvalidData, NotFound, counted
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.job.tables import name_of_changes
 from keyfold.keyed.job_run import watermark
 from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import masked
 from keyfold.project import jobs_if_any
+from keyfold.runs.explaining.as_test import test_of
 from keyfold.runs.explaining.comparison import Subject, combined_late, difference, differences, reasons_for
 from keyfold.runs.explaining.explanation import Difference, ExplainedBatch, Explanation
 from keyfold.runs.explaining.key_events import KeyEvents, Span, events_of_key
-from keyfold.runs.explaining.missing_row import lines_of_key, why_no_row
+from keyfold.runs.explaining.missing_row import lines_of_key, quarantined_lines, why_no_row
 from keyfold.runs.explaining.replay import PlayedBatch, Replay, replay_of, with_all_batches
 from keyfold.runs.explaining.timeline import Timeline
 from keyfold.state.rows.keys import wanted_keys
+
+_QUARANTINE = "quarantine."
+_MOST_UPSTREAM = 10
+"""Keys of other jobs that are explained with a key."""
 
 
 def explain(
@@ -40,7 +47,8 @@ def explain(
 
     Args:
         lakehouse: the lakehouse.
-        table: a table that the step writes, or the job's late table, `late.JOB`.
+        table: a table that the step writes, or the job's late table, `late.JOB`; or `quarantine.STREAM`, for lines that have the key of
+            a job that reads the stream, or else the stream's `event_id`.
         key: the key: its value, or a mapping from columns to values, also as text (`keys.Key`).
         row: the number of one row, from 1, in the order in which an explanation without it lists them. If the events between the times
             in the row give that row, no others are read.
@@ -59,16 +67,73 @@ def explain(
         ('1 row, written in batch 0', True, 4)
     """
     by_name = jobs_if_any() if jobs is None else {job.name: job for job in jobs}
+    if table.startswith(_QUARANTINE):
+        return _of_quarantine(lakehouse, table, key, by_name)
     subject = _subject(lakehouse, table, key, by_name)
+    explained = _explained(subject, row)
+    others = _upstream(subject, explained.events, by_name) if upstream else ()
+    return replace(explained.explanation, upstream=others)
+
+
+def explain_as_test(
+    lakehouse: Lakehouse, table: str, key: object, *, row: int | None = None, jobs: Iterable[KeyedJob] | None = None
+) -> tuple[Explanation, str]:
+    """Explain the rows of a key, and write a test that plays its events and asserts these rows.
+
+    Arguments and errors are as of `explain`.
+
+    Returns:
+        The explanation, and the text of a test file (`as_test`).
+
+    Raises:
+        InvalidData: the replay does not give what is stored, or a test cannot have what it needs.
+    """
+    subject = _subject(lakehouse, table, key, jobs_if_any() if jobs is None else {job.name: job for job in jobs})
+    explained = _explained(subject, row)
+    if not explained.explanation.is_equal:
+        raise InvalidData(
+            f"no test is written of {table}, since the replay does not give what is stored:\n{explained.explanation}"
+        )
+    return explained.explanation, test_of(subject.job, table, explained.events, explained.batches)
+
+
+class _Explained(NamedTuple):
+    """An explanation, and what it was made of."""
+
+    explanation: Explanation
+    events: KeyEvents
+    batches: Sequence[PlayedBatch]
+
+
+def _explained(subject: Subject, row: int | None) -> _Explained:
     rows = subject.stored(subject.table)
     clocks, notes = with_all_batches(subject.generation.clocks())
     if row is None:
-        explanation = _of_all(subject, rows, clocks)
+        explained = _of_all(subject, rows, clocks)
     elif 1 <= row <= rows.height:
-        explanation = _of_row(subject, rows, clocks, row)
+        explained = _of_row(subject, rows, clocks, row)
     else:
-        raise NotFound(f"{table} has {counted(rows.height, 'row')} of this key, and no row {row}")
-    return replace(explanation, notes=(*notes, *explanation.notes))
+        raise NotFound(f"{subject.table.name} has {counted(rows.height, 'row')} of this key, and no row {row}")
+    return explained._replace(explanation=replace(explained.explanation, notes=(*notes, *explained.explanation.notes)))
+
+
+def _upstream(subject: Subject, events: KeyEvents, jobs: Mapping[str, KeyedJob]) -> tuple[Explanation, ...]:
+    """Explain the rows of other jobs that are events of the key, by their keys there."""
+    wanted: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
+    for name, row in zip(events.inputs, events.stored, strict=True):
+        input_ = subject.job.inputs[name]
+        producer = jobs.get(input_.producer or "")
+        if producer is not None and set(producer.key) <= row.keys():
+            # The changes of a table are explained by its rows.
+            table, key = (
+                input_.table.removeprefix(name_of_changes("")),
+                {column: row[column] for column in producer.key},
+            )
+            wanted.setdefault((table, str(key)), (table, key))
+    return tuple(
+        explain(subject.lakehouse, table, key, upstream=True, jobs=jobs.values())
+        for table, key in [*wanted.values()][:_MOST_UPSTREAM]
+    )
 
 
 def _subject(lakehouse: Lakehouse, table: str, key: object, jobs: Mapping[str, KeyedJob]) -> Subject:
@@ -96,12 +161,33 @@ def _subject(lakehouse: Lakehouse, table: str, key: object, jobs: Mapping[str, K
     return Subject(lakehouse, job, generation, own, {name: values[name] for name in job.key})
 
 
+def _of_quarantine(lakehouse: Lakehouse, table: str, key: object, jobs: Mapping[str, KeyedJob]) -> Explanation:
+    """Explain the lines in quarantine that have a key."""
+    name = table.removeprefix(_QUARANTINE)
+    readers = ((stream, job) for job in jobs.values() for stream in job.streams if stream.name == name)
+    if (reader := next(readers, None)) is None:
+        raise NotFound(f"no job reads a stream {name!r}, whose quarantine could be explained")
+    stream, job = reader
+    columns = job.key if set(job.key) <= set(stream.schema.names) else stream.event_id
+    wanted = wanted_keys([key], tuple(columns), stream.schema) if columns else None
+    if wanted is None:
+        raise InvalidData(
+            f"lines of {name} have no key: neither the job's key nor an event_id is a column; see `keyfold show {table}`"
+        )
+    values = wanted.frames[0].row(0, named=True)
+    lines = quarantined_lines(lakehouse, stream, values)
+    hidden = masked(pl.DataFrame([values]), stream.private).row(0, named=True)
+    said = "; ".join(dict.fromkeys(str(line["reason"]) for line in lines))
+    answer = f"{counted(len(lines), 'line')} in quarantine{', because ' if said else ''}{said}"
+    return Explanation(table, "", hidden, "", {}, None, None, answer, (), (), quarantined=lines)
+
+
 def _played(subject: Subject, clocks: pl.DataFrame, span: Span) -> tuple[KeyEvents, Replay]:
     events = events_of_key(subject.lakehouse, subject.job, subject.key, clocks, span)
     return events, replay_of(subject.job, events, clocks, subject.generation.folder, subject.state_after)
 
 
-def _of_all(subject: Subject, rows: pl.DataFrame, clocks: pl.DataFrame) -> Explanation:
+def _of_all(subject: Subject, rows: pl.DataFrame, clocks: pl.DataFrame) -> _Explained:
     """Explain all rows of the key, by all of its events."""
     events, replay = _played(subject, clocks, (None, None))
     differing = differences(subject, replay) if replay.is_whole else ()
@@ -118,10 +204,11 @@ def _of_all(subject: Subject, rows: pl.DataFrame, clocks: pl.DataFrame) -> Expla
         notes += (
             f"the batch of {counted(events.by_time, 'event')} follows from its time: maintenance has written its file again",
         )
-    return replace(explanation, waiting=waiting, left_out=events.left_out, differences=differing, notes=notes)
+    explanation = replace(explanation, waiting=waiting, left_out=events.left_out, differences=differing, notes=notes)
+    return _Explained(explanation, events, replay.batches)
 
 
-def _of_row(subject: Subject, rows: pl.DataFrame, clocks: pl.DataFrame, number: int) -> Explanation:
+def _of_row(subject: Subject, rows: pl.DataFrame, clocks: pl.DataFrame, number: int) -> _Explained:
     """Explain one row: by the events between the times in it, if they give it; else by all events of the key."""
     row = rows[number - 1 : number]
     times = [value for value in row.row(0) if isinstance(value, datetime)]
@@ -135,9 +222,9 @@ def _of_row(subject: Subject, rows: pl.DataFrame, clocks: pl.DataFrame, number: 
     lacking = _lacks(subject, row, replay.written)
     is_made = replay.is_whole and not lacking
     timeline = Timeline(subject, events)
-    batches = tuple(map(timeline.batch, _leading_to(subject, row, replay) if is_made else replay.batches))
-    explanation = _explanation(subject, rows, batches, clocks, replay, is_equal=is_made)
-    return replace(
+    played = _leading_to(subject, row, replay) if is_made else replay.batches
+    explanation = _explanation(subject, rows, tuple(map(timeline.batch, played)), clocks, replay, is_equal=is_made)
+    explanation = replace(
         explanation,
         row=number,
         rows=subject.shown(row, subject.table.schema),
@@ -145,6 +232,7 @@ def _of_row(subject: Subject, rows: pl.DataFrame, clocks: pl.DataFrame, number: 
         differences=lacking if replay.is_whole else (),
         notes=(*explanation.notes, *notes),
     )
+    return _Explained(explanation, events, played)
 
 
 def _lacks(subject: Subject, row: pl.DataFrame, written: Mapping[str, pl.DataFrame]) -> tuple[Difference, ...]:

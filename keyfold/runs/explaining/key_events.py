@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -48,6 +49,7 @@ class KeyEvents:
         inputs: the input of each.
         times: the time of each, by which the job goes.
         arrivals: the arrival of each; None where the table does not say it.
+        stored: the row of each in its table, without the columns that ingest adds; private values are there.
         batches: the position of the batch of each among the clocks; beyond them, of one that no run has read yet.
         left_out: number of rows with the key for which the condition of their input is not true.
         by_time: number of events whose batch is known by their time only.
@@ -57,6 +59,7 @@ class KeyEvents:
     inputs: list[str]
     times: list[datetime]
     arrivals: list[datetime | None]
+    stored: list[dict[str, Any]]
     batches: np.ndarray
     left_out: int
     by_time: int
@@ -74,7 +77,7 @@ def events_of_key(
         span: only events of these times are read.
     """
     places, left_out, by_time = input_tables(lakehouse, job), 0, 0
-    frames, kinds = list[pl.DataFrame](), polars_schema(job.columns)
+    frames, rows, kinds = list[pl.DataFrame](), list[dict[str, Any]](), polars_schema(job.columns)
     for name, input_ in job.inputs.items():
         if not is_table(places[input_.table]):
             continue
@@ -88,15 +91,18 @@ def events_of_key(
         batches, of_no_batch = _batches(places[input_.table], input_, events, clocks)
         by_time += of_no_batch
         in_columns = conform(events.select(input_.schema.names), input_.schema, "events")
+        numbers = pl.int_range(len(rows), len(rows) + events.height, eager=True)
+        rows += stored[events["#row"]].drop("#row", _PATH, _ARRIVED, INGESTED_AT, strict=False).to_dicts()
         frames.append(
             tagged(job.inputs, name, with_plain_floats(in_columns), kinds).with_columns(
                 pl.lit(name).alias("#input"),
                 events[input_.event_time].alias("#time"),
                 events[_ARRIVED],
                 pl.Series("#batch", batches, pl.Int64),
+                numbers.alias("#number"),
             )
         )
-    columns = {"#input": pl.String, "#time": _TIME, _ARRIVED: _TIME, "#batch": pl.Int64}
+    columns = {"#input": pl.String, "#time": _TIME, _ARRIVED: _TIME, "#batch": pl.Int64, "#number": pl.Int64}
     ordered = pl.concat([pl.DataFrame(schema={**kinds, **columns}), *frames]).sort(
         "#batch", "#time", maintain_order=True
     )
@@ -105,6 +111,7 @@ def events_of_key(
         ordered["#input"].to_list(),
         ordered["#time"].to_list(),
         ordered[_ARRIVED].to_list(),
+        [rows[number] for number in ordered["#number"]],
         ordered["#batch"].to_numpy(),
         left_out,
         by_time,
@@ -115,7 +122,7 @@ _TIME = pl.Datetime("us", "UTC")
 
 
 def _stored(place: Place, input_: Input, has_key: pl.Expr, span: Span) -> pl.DataFrame:
-    """Read the rows of an input's table that may be events of a key, with the columns that the input needs."""
+    """Read the rows of an input's table that may be events of a key, whole."""
     time, since, until = input_.stored_time, *span
     files = [
         file
@@ -123,11 +130,8 @@ def _stored(place: Place, input_: Input, has_key: pl.Expr, span: Span) -> pl.Dat
         if not (file.last is not None and since is not None and file.last < micros(since))
         and not (file.first is not None and until is not None and file.first > micros(until))
     ]
-    table = input_.stream.event_schema
-    of_condition = set() if input_.condition is None else set(input_.condition.meta.root_names())
-    needed = {*input_.schema.names, *input_.roots, *of_condition, time, INGESTED_AT}
     schema = table_schema(place)
-    names = [name for name in schema.names if name in needed and (name in table.names or name == INGESTED_AT)]
+    names = [name for name in schema.names if name in input_.stream.event_schema.names or name == INGESTED_AT]
     bounds = [has_key]
     bounds += [pl.col(time) >= since] if since is not None else []
     bounds += [pl.col(time) <= until] if until is not None else []

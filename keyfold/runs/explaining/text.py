@@ -47,6 +47,9 @@ def _lines(explanation: Explanation) -> Iterator[str]:
 def _verdict(explanation: Explanation) -> Iterator[str]:
     """Say whether the replay gives what is stored, and if not, what differs and what may be why."""
     of = f"job {explanation.job}, {explanation.generation}, watermark {_time(explanation.watermark)}"
+    if not (explanation.batches or explanation.rows or explanation.differences):
+        yield of if explanation.job else "no run reads lines in quarantine"
+        return
     if explanation.is_equal is None:
         yield f"not played again ({of}): the events are those that the batches read"
     elif explanation.is_equal:

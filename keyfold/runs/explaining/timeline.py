@@ -11,9 +11,9 @@ import polars as pl
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.inspection import ingest_journal
 from keyfold.keyed.job.event_frames import final_times
-from keyfold.keyed.job.inputs import INPUT, Input
+from keyfold.keyed.job.inputs import Input
 from keyfold.lakehouse import Lakehouse
-from keyfold.privacy import masked
+from keyfold.privacy import MASK, masked
 from keyfold.runs.explaining.comparison import Subject
 from keyfold.runs.explaining.explanation import ExplainedBatch, ExplainedEvent, Row
 from keyfold.runs.explaining.key_events import KeyEvents
@@ -70,7 +70,6 @@ class Timeline:
         late = played.tables.get(job.late_table) if played else None
         late_lines = Counter(json_lines(late)) if late is not None else Counter()
         final = final_times(job.inputs, frame)
-        shown = self._values(frame)
         for at, line in enumerate(json_lines(frame)):
             input_, arrival = job.inputs[events.inputs[first + at]], events.arrivals[first + at]
             late_by = None
@@ -86,22 +85,17 @@ class Timeline:
                 is_late=is_late,
                 final_at=final[at],
                 late_by=late_by,
-                values=shown[at],
+                values=self._values(input_, events.stored[first + at]),
             )
 
     def _state(self, rows: pl.DataFrame) -> tuple[Row, ...]:
         return self._subject.shown(rows.drop(self._key), self._subject.job.state.schema)
 
-    def _values(self, events: pl.DataFrame) -> list[dict[str, Any]]:
-        """Return the values of each event in the columns of its input, without the key and the time."""
-        inputs = self._subject.job.inputs
-        shown = self._subject.shown(events, self._subject.job.columns)
-        names = {
-            name: [column for column in input_.schema.names if column not in (*self._key, input_.event_time)]
-            for name, input_ in inputs.items()
-        }
-        only = next(iter(inputs)) if len(inputs) == 1 else None
-        return [{column: row[column] for column in names[only or row[INPUT]] if column in row} for row in shown]
+    def _values(self, input_: Input, row: Row) -> Row:
+        """Return the values of an event as its table has them, without the key and the time."""
+        private = set(input_.stream.private)
+        shown = (name for name in row if name not in (*self._key, input_.stored_time))
+        return {name: MASK if name in private else row[name] for name in shown}
 
     def _looked_up(self, lookups: Mapping[str, pl.DataFrame]) -> dict[str, Any]:
         """Return the rows of lookups that have a value of the key, or else their number."""
