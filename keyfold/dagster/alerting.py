@@ -84,11 +84,11 @@ def failed_checks_and_stale_assets(
         if record.status.value == "PLANNED":
             running.add(name)
         elif record.status.value == "FAILED" and event is not None:
-            found = event.asset_check_evaluation_data
-            severity = "warning" if found.severity is dg.AssetCheckSeverity.WARN else "error"
-            what = _plain(f"{name}: {found.description or 'it failed'}")
+            evaluation = event.asset_check_evaluation_data
+            severity = "warning" if evaluation.severity is dg.AssetCheckSeverity.WARN else "error"
+            failure = _plain(f"{name}: {evaluation.description or 'it failed'}")
             remedy = "fix the data or the job, then run the check again"
-            faults[name] = f"{severity}: {what}. Remedy: {remedy}: {pages}/runs/{record.run_id}"
+            faults[name] = f"{severity}: {failure}. Remedy: {remedy}: {pages}/runs/{record.run_id}"
     for key, state in context.instance.get_freshness_state_records(list(graph.get_all_asset_keys())).items():
         if severity := {"FAIL": "error", "WARN": "warning"}.get(state.freshness_state.value):
             name = f"stale asset {key.to_user_string()} ({severity})"
@@ -118,7 +118,7 @@ def _sensor(name: str, description: str, look: Look, environment: Mapping[str, s
         with ThreadPoolExecutor(len(urls)) as pool:
             failed = dict(zip(urls, pool.map(lambda to: _send(to, urls[to], seen[to][0]), urls), strict=True))
         context.update_cursor(json.dumps({to: told.get(to) if failed[to] else seen[to][1] for to in urls}))
-        reasons = "; ".join(f"{one}; its alerts wait for the next tick" for one in failed.values() if one)
+        reasons = "; ".join(f"{reason}; its alerts wait for the next tick" for reason in failed.values() if reason)
         if reasons:
             context.log.warning(reasons)
         return dg.SkipReason(reasons or f"{max(len(lines) for lines, _ in seen.values())} alerts were sent")
@@ -128,7 +128,7 @@ def _sensor(name: str, description: str, look: Look, environment: Mapping[str, s
 
 def _destinations(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the addresses of KEYFOLD_ALERTS, which are secret, by names that are not, such as `slack 1`."""
-    found = dict[str, str]()
+    urls = dict[str, str]()
     for number, url in enumerate(environment.get(_ADDRESSES, "").split(), start=1):
         service, separator, _ = url.partition("://")
         if not separator or not service.isalnum():
@@ -136,8 +136,8 @@ def _destinations(environment: Mapping[str, str]) -> dict[str, str]:
                 f"{_ADDRESSES}: address {number} does not have the form service://…; give Apprise addresses such as slack://…, "
                 "mailtos://… and jsons://…, separated by blanks"
             )
-        found[f"{service} {number}"] = url
-    return found
+        urls[f"{service} {number}"] = url
+    return urls
 
 
 def _send(name: str, url: str, lines: list[str]) -> str | None:
@@ -155,22 +155,24 @@ def _send(name: str, url: str, lines: list[str]) -> str | None:
     }
     command = [sys.executable, "-c", _APPRISE]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, input=json.dumps(order), capture_output=True, text=True, timeout=SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         return f"{name}: no answer within {SECONDS:g} s"
-    if done.returncode == 2:
+    if process.returncode == 2:
         return f"{name}: Apprise does not support this address: see its page of that service"
-    status = re.search(r"\berror=(\d{3})\b", done.stderr)
+    status = re.search(r"\berror=(\d{3})\b", process.stderr)
     reason = f"it answered {status[1]}" if status else "it cannot be reached, or refuses the login"
-    return f"{name}: {reason}" if done.returncode else None
+    return f"{name}: {reason}" if process.returncode else None
 
 
 def _plain(text: str) -> str:
     """Return a text that may quote anything as one line without addresses, links and mentions."""
     shown = re.sub(r"\b([A-Za-z][A-Za-z0-9+.-]*://)[^\s'\"]+", r"\1…", text).translate(str.maketrans("<>", "‹›"))
-    shown = " ".join("".join(one if one.isprintable() else " " for one in shown.replace("](", "] (")).split())
+    shown = " ".join(
+        "".join(character if character.isprintable() else " " for character in shown.replace("](", "] (")).split()
+    )
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
 
 
@@ -196,5 +198,5 @@ def _failure(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str | None:
             reasons.append((error.message.partition(": ")[2].strip() if is_own else error.cls_name) or "an error")
     if steps and all(are_checks):
         return None
-    where = f" at {', '.join(steps[:3])}" if steps else " before its first step"
-    return f"run {run.run_id[:8]} of {run.job_name} failed{where}{f': {reasons[0]}' if reasons else ''}"
+    place = f" at {', '.join(steps[:3])}" if steps else " before its first step"
+    return f"run {run.run_id[:8]} of {run.job_name} failed{place}{f': {reasons[0]}' if reasons else ''}"

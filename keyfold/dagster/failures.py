@@ -28,16 +28,16 @@ def fails_with_message(step: Callable[_Given, _Result]) -> Callable[_Given, _Res
     if inspect.isgeneratorfunction(step):
 
         @wraps(step)
-        def yields(*given: _Given.args, **named: _Given.kwargs) -> Iterator[Any]:
+        def yields(*arguments: _Given.args, **named: _Given.kwargs) -> Iterator[Any]:
             with _as_failure():
-                yield from step(*given, **named)
+                yield from step(*arguments, **named)
 
         return cast(Any, yields)
 
     @wraps(step)
-    def returns(*given: _Given.args, **named: _Given.kwargs) -> _Result:
+    def returns(*arguments: _Given.args, **named: _Given.kwargs) -> _Result:
         with _as_failure():
-            return step(*given, **named)
+            return step(*arguments, **named)
 
     return returns
 
@@ -50,7 +50,7 @@ def _as_failure() -> Iterator[None]:
         failure = dg.Failure(
             str(error),
             metadata={
-                ERROR: next(one.__name__ for one in type(error).__mro__ if one.__module__ == KeyfoldError.__module__)
+                ERROR: next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == KeyfoldError.__module__)
             },
             allow_retries=not isinstance(error, _AGAIN),
         )

@@ -112,10 +112,10 @@ class KeyfoldResource(dg.IOManagerDefinition):
         return self._opened(None)
 
     def _opened(self, runner: Choice | None) -> Keyfold:
-        given = self.home
-        home = given.get_value() if isinstance(given, dg.EnvVar) else given
+        setting = self.home
+        home = setting.get_value() if isinstance(setting, dg.EnvVar) else setting
         if not home:
-            name = given.env_var_name if isinstance(given, dg.EnvVar) else "home"
+            name = setting.env_var_name if isinstance(setting, dg.EnvVar) else "home"
             raise Misconfigured(f"KeyfoldResource: {name} is not set; it names the lakehouse directory")
         return Keyfold(Lakehouse(home), Runners(runner or self.runner, self.settings, self.local_below))
 

@@ -98,12 +98,12 @@ def translator_of_project() -> KeyfoldTranslator:
         project = current_project()
     except NotFound:
         return DEFAULT
-    found = project.translator
-    if not isinstance(found, KeyfoldTranslator | None):
+    translator = project.translator
+    if not isinstance(translator, KeyfoldTranslator | None):
         raise Misconfigured(
             f"the project's translator {project.translator_at} is no keyfold.dagster.KeyfoldTranslator: name one as module:NAME in translator_at"
         )
-    return found or DEFAULT
+    return translator or DEFAULT
 
 
 def _metadata(

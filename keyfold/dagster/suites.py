@@ -95,7 +95,7 @@ def _masked_columns(job: KeyedJob, table: str) -> Callable[[dg.AssetCheckExecuti
     def masked(context: dg.AssetCheckExecutionContext) -> Collection[str]:
         lakehouse: Lakehouse = context.resources.keyfold.lakehouse
         live = configured_job(lakehouse, job)
-        schema = next(one.schema for one in live.tables if one.name == table)
+        schema = next(table_.schema for table_ in live.tables if table_.name == table)
         return live.private_of(schema)
 
     return masked

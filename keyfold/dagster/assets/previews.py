@@ -92,11 +92,11 @@ def open_state_metadata(
         if the job has no state yet, or if it cannot be read: the tables are written, so this only warns.
     """
     live = live_generation(lakehouse, job.name)
-    done = live.journal.last_done() if live else None
-    if done is None:
+    record = live.journal.last_done() if live else None
+    if record is None:
         return {}
-    if done.state_bytes > MOST_BYTES:
-        size = f"{done.state_bytes >> 20:,} MiB: `keyfold state stats {job.name}` reads it"
+    if record.state_bytes > MOST_BYTES:
+        size = f"{record.state_bytes >> 20:,} MiB: `keyfold state stats {job.name}` reads it"
         return {"open_state": dg.MetadataValue.text(size)}
     timers = [name for name in (DEADLINE, PROCESSING_DEADLINE) if name in job.state.schema.names]
     times = [field.name for field in job.state.schema if pa.types.is_timestamp(field.type) and field.name not in timers]

@@ -69,7 +69,7 @@ def look_at_folder(
     """
     now = time.time_ns()
     try:
-        found = list_files(folder, done_marker=done_marker)
+        listing = list_files(folder, done_marker=done_marker)
     except FileNotFoundError:
         return Decision(cursor, reason=f"the landing folder {folder} does not exist yet")
     except OSError as error:
@@ -78,12 +78,12 @@ def look_at_folder(
             reason=f"the landing folder {folder} cannot be read ({error.strerror or error}): the user {getpass.getuser()}, who runs "
             "Dagster, must be allowed to list and enter it",
         )
-    read = known() if found.files else {}
-    return decide_on_files(found, read, cursor, now, folder=folder, settle=settle, unfinished=unfinished)
+    read = known() if listing.files else {}
+    return decide_on_files(listing, read, cursor, now, folder=folder, settle=settle, unfinished=unfinished)
 
 
 def decide_on_files(
-    found: Listing,
+    listing: Listing,
     known: Mapping[str, KnownFile],
     cursor: str | None,
     now: int,
@@ -98,7 +98,7 @@ def decide_on_files(
     meanwhile. For files that have changed since they were read, one run is requested; it reports what to do about them.
 
     Args:
-        found: the files in the folder.
+        listing: the files in the folder.
         known: the files that ingest has read.
         cursor: the cursor of the last decision, None at first.
         now: nanoseconds since 1970, taken before the folder was listed.
@@ -110,23 +110,23 @@ def decide_on_files(
         KeyfoldError: the cursor is invalid.
     """
     before = _Asked.read(cursor)
-    others = [file for file in found.files if not ingestion.is_known(file, known)]
+    others = [file for file in listing.files if not ingestion.is_known(file, known)]
     changed = [file for file in others if file.path in known and not known[file.path].is_refused]
     unread_files = [file for file in others if file not in changed] if changed else others
     new = [file for file in unread_files if file.is_whole(now, settle) or _has_seen(before, file)]
     ahead = [file for file in unread_files if file.changed_at > now and file.marked is not False][:_MOST_SEEN]
     before = replace(before, seen={file.path: _shape(file) for file in ahead})
-    waiting = [f"{folder / path} cannot be read ({why}), and waits" for path, why in found.unreadable.items()]
+    waiting = [f"{folder / path} cannot be read ({why}), and waits" for path, why in listing.unreadable.items()]
     warnings = tuple(in_few_lines(waiting, "entries wait"))
     if new or unfinished:
-        what = f"{'1 file is' if len(new) == 1 else f'{len(new)} files are'} new" if new else _UNDONE
-        asked, reason = _ask(before, what, len(known), now)
+        news = f"{'1 file is' if len(new) == 1 else f'{len(new)} files are'} new" if new else _UNDONE
+        asked, reason = _ask(before, news, len(known), now)
         asked = replace(asked, changed=_digest(changed)) if not reason else asked
     elif changed and _digest(changed) != before.changed:
         # Without a time: a run for changed files reads nothing, and must not hold up the next one.
         asked, reason = _Asked(changed=_digest(changed), seen=before.seen), ""
     else:
-        asked, reason = before, _nothing(folder, found, len(unread_files), len(changed))
+        asked, reason = before, _nothing(folder, listing, len(unread_files), len(changed))
     if reason:
         return Decision(asked.text(), reason=reason, warnings=warnings)
     files = new or changed
@@ -163,8 +163,8 @@ def decide_on_messages(
     before, lag = _Asked.read(cursor), unread(state, read)
     if not lag and not unfinished:
         return Decision(before.text(), reason=f"no new messages in topic {state.name}")
-    what = f"{counted(lag, 'message')} of topic {state.name} {'is' if lag == 1 else 'are'} new" if lag else _UNDONE
-    asked, reason = _ask(before, what, sum(read.next.values()) if read else 0, now)
+    news = f"{counted(lag, 'message')} of topic {state.name} {'is' if lag == 1 else 'are'} new" if lag else _UNDONE
+    asked, reason = _ask(before, news, sum(read.next.values()) if read else 0, now)
     if reason:
         return Decision(asked.text(), reason=reason)
     metadata = {"topic": state.name, "new_messages": lag, "partitions": len(state.end)}
@@ -202,7 +202,7 @@ class _Asked:
         return json.dumps(vars(self), separators=(",", ":"))
 
 
-def _ask(before: _Asked, what: str, known: int, now: int) -> tuple[_Asked, str]:
+def _ask(before: _Asked, news: str, known: int, now: int) -> tuple[_Asked, str]:
     """Return a request with an empty text, or the last one with why no further one is made now.
 
     Requests are made ever later until something is read, whatever else comes: otherwise, where data comes all the time, a lasting
@@ -215,7 +215,7 @@ def _ask(before: _Asked, what: str, known: int, now: int) -> tuple[_Asked, str]:
     if not before.at <= now < again:
         return replace(before, at=now), ""
     minutes = -(-(again - now) // _MINUTE)
-    return before, f"{what}, and the last run read nothing: see why it failed; another one starts in {minutes} min"
+    return before, f"{news}, and the last run read nothing: see why it failed; another one starts in {minutes} min"
 
 
 def _has_seen(asked: _Asked, file: LandedFile) -> bool:
@@ -234,12 +234,12 @@ def _digest(files: Sequence[LandedFile]) -> str:
     return content.hexdigest()
 
 
-def _nothing(folder: Place, found: Listing, not_whole: int, changed: int) -> str:
-    if not found.files:
+def _nothing(folder: Place, listing: Listing, not_whole: int, changed: int) -> str:
+    if not listing.files:
         return f"no files in {folder}"
     others = []
     if not_whole:
-        is_marked = any(file.marked is False for file in found.files)
+        is_marked = any(file.marked is False for file in listing.files)
         others.append(f"{not_whole} {'without their done-marker' if is_marked else 'still being written'}")
     if changed:
         others.append(f"{changed} changed since they were read: see the last run of ingest")

@@ -54,9 +54,9 @@ def plan_of(expectation: SerialisedExpectation, rows: pl.LazyFrame, schema: pl.S
         Refused: its query is wrong, or reads a file.
     """
     arguments, names = arguments_of(expectation), columns_of(expectation)
-    about, known, says = _PLANS.get(str(expectation["type"]), ("", "", None))
+    about, names, says = _PLANS.get(str(expectation["type"]), ("", "", None))
     # GX refuses unknown fields and arguments, and says so.
-    if not about or set(arguments) - set(known.split()) or set(expectation) - _FIELDS:
+    if not about or set(arguments) - set(names.split()) or set(expectation) - _FIELDS:
         return None
     try:
         plan = _plan(about, arguments, rows, {name: schema[name] for name in names}, says)
@@ -75,7 +75,7 @@ def _plan(about: str, arguments: _Arguments, rows: pl.LazyFrame, columns: Mappin
         # Of bounds that are no numbers, or none, this raises.
         _is_within(arguments, 0)
         number = says(*map(pl.col, columns))
-        return Plan(rows, {"observed_value": number}) if all(one.is_numeric() for one in columns.values()) else None
+        return Plan(rows, {"observed_value": number}) if all(kind.is_numeric() for kind in columns.values()) else None
     missing = {"missing_count": _count_of(all_missing(columns))}
     if about == "key":
         return Plan(rows, missing, unique=tuple(columns))
@@ -158,7 +158,7 @@ _PLANS: dict[str, tuple[str, str, Callable[..., pl.Expr] | None]] = {
         "column_A column_B mostly or_equal",
         lambda arguments, a, b: ~(a >= b if arguments.get("or_equal") else a > b),
     ),
-    "expect_column_mean_to_be_between": ("number", f"column {_BOUNDS}", lambda one: one.cast(pl.Float64).mean()),
+    "expect_column_mean_to_be_between": ("number", f"column {_BOUNDS}", lambda values: values.cast(pl.Float64).mean()),
     "expect_column_min_to_be_between": ("number", f"column {_BOUNDS}", pl.Expr.nan_min),
     "expect_column_max_to_be_between": ("number", f"column {_BOUNDS}", pl.Expr.nan_max),
     "expect_table_row_count_to_be_between": ("number", _BOUNDS, lambda: pl.len().cast(pl.Int64)),

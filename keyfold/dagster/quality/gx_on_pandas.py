@@ -42,20 +42,20 @@ def evaluate_by_gx(
         expectation = ExpectationConfiguration(**cast(dict[str, Any], deepcopy(dict(value)))).to_domain_obj()
         # Not a `ValidationDefinition`: it fails on numpy's bool, which some expectations return.
         batch = _batch_definition().get_batch(batch_parameters={"dataframe": frame})
-        found = batch.validate(expectation, result_format=form)
+        result = batch.validate(expectation, result_format=form)
     except (GreatExpectationsError, TypeError, ValueError) as error:
         outcome.problem = f"{type(error).__name__}: {error}"
         return ()
     # Numpy's values become Python's: numpy's are not JSON, and Dagster refuses them.
     outcome.result = {
-        key: one.item() if hasattr(one, "item") and not hasattr(one, "__len__") else one
-        for key, one in found.result.items()
+        key: value.item() if hasattr(value, "item") and not hasattr(value, "__len__") else value
+        for key, value in result.result.items()
         if key == "observed_value" or key.endswith("_count")
     }
     if not is_of_the_schema(value):
         outcome.result.setdefault("element_count", len(frame))
-    outcome.success, outcome.problem = bool(found.success), _problem_of(found.exception_info or {})
-    return [row for row in found.result.get("partial_unexpected_index_list") or () if isinstance(row, dict)]
+    outcome.success, outcome.problem = bool(result.success), _problem_of(result.exception_info or {})
+    return [row for row in result.result.get("partial_unexpected_index_list") or () if isinstance(row, dict)]
 
 
 @cache

@@ -57,7 +57,7 @@ def hide(
     if names_masked or (masked and is_query):
         # The observed value of a query is its number of rows.
         shown = (*_NUMBERS_OF_ROWS, "observed_value") if is_query else _NUMBERS_OF_ROWS
-        outcome.result = {key: one for key, one in outcome.result.items() if key in shown}
+        outcome.result = {key: value for key, value in outcome.result.items() if key in shown}
         if outcome.problem:
             kind = outcome.problem.split(":", maxsplit=1)[0]
             outcome.problem = f"{kind} (hidden: it may contain values of masked columns)"

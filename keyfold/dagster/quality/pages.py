@@ -69,7 +69,7 @@ def _page(told: Mapping[str, Any]) -> str:
 
     # Escapes every value.
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(_PAGE)
-    held = sum(one.is_good for one in told["outcomes"])
+    held = sum(outcome.is_good for outcome in told["outcomes"])
     return template.render(told, held=held, policy=CONTENT_SECURITY_POLICY, numbers=_FOUND, examples=EXAMPLES)
 
 

@@ -47,8 +47,8 @@ def columns_of(value: SerialisedExpectation) -> list[str]:
     >>> columns_of({"type": "expect_compound_columns_to_be_unique", "kwargs": {"column_list": ["ride", "hour"]}})
     ['ride', 'hour']
     """
-    found = (arguments_of(value).get(key) for key in ("column", "column_A", "column_B", "column_list"))
-    return [name for one in found if one for name in ([one] if isinstance(one, str) else one)]
+    named = (arguments_of(value).get(key) for key in ("column", "column_A", "column_B", "column_list"))
+    return [name for names in named if names for name in ([names] if isinstance(names, str) else names)]
 
 
 def severity_of(value: SerialisedExpectation) -> str:
@@ -104,15 +104,15 @@ def run_query(query: str, rows: pl.LazyFrame, schema: Mapping[str, Any]) -> pl.L
     try:
         # As GX puts the table's name into a query.
         sql = query.rstrip("; \t\r\n\v\f").format(batch=_TABLE)
-        found = pl.SQLContext({_TABLE: rows}).execute(sql, eager=False)
-        found.collect_schema()
+        answer = pl.SQLContext({_TABLE: rows}).execute(sql, eager=False)
+        answer.collect_schema()
     except (KeyError, IndexError, ValueError) as problem:
         raise Refused(
             f"the query has braces other than {{batch}} ({problem}); write a literal brace twice: {{{{ }}}}"
         ) from problem
     except pl.exceptions.PolarsError as error:
         raise Refused(message_of(error)) from error
-    return found
+    return answer
 
 
 def rows_where(condition: object, rows: pl.LazyFrame, schema: Mapping[str, Any]) -> pl.LazyFrame:

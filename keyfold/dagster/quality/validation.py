@@ -53,18 +53,18 @@ def validate(
         masked: columns whose values must not appear.
     """
     schema = rows.collect_schema()
-    outcomes = {check: Outcome(one) for check, one in expectations.items()}
+    outcomes = {check: Outcome(expectation) for check, expectation in expectations.items()}
     # Expectations on the same rows share a frame, so that one pass over it counts for all of them.
     frames = {"None": rows}
     prepared = dict[str, tuple[pl.LazyFrame, Plan | None]]()
-    for check, one in expectations.items():
+    for check, expectation in expectations.items():
         try:
-            _refuse_missing_columns(one, schema)
-            condition = arguments_of(one).get("row_condition")
+            _refuse_missing_columns(expectation, schema)
+            condition = arguments_of(expectation).get("row_condition")
             if repr(condition) not in frames:
                 frames[repr(condition)] = rows_where(condition, rows, schema)
             chosen = frames[repr(condition)]
-            prepared[check] = chosen, plan_of(_without_condition(one), chosen, schema)
+            prepared[check] = chosen, plan_of(_without_condition(expectation), chosen, schema)
         except Refused as refused:
             outcomes[check].problem = str(refused)
     counted = _count({check: plan for check, (_, plan) in prepared.items() if plan})
@@ -89,8 +89,8 @@ def _refuse_missing_columns(expectation: SerialisedExpectation, schema: pl.Schem
 
 
 def _without_condition(expectation: SerialisedExpectation) -> SerialisedExpectation:
-    kept = {name: one for name, one in arguments_of(expectation).items() if name not in _OF_CONDITIONS}
-    return {**expectation, "kwargs": kept}
+    arguments = {name: value for name, value in arguments_of(expectation).items() if name not in _OF_CONDITIONS}
+    return {**expectation, "kwargs": arguments}
 
 
 def _count(plans: Mapping[str, Plan]) -> dict[str, dict[str, Any] | Exception]:
@@ -110,12 +110,12 @@ def _count(plans: Mapping[str, Plan]) -> dict[str, dict[str, Any] | Exception]:
     except _PROBLEMS as error:
         # One of many has failed the others' query.
         return {check: error if len(plans) == 1 else _count({check: plan})[check] for check, plan in plans.items()}
-    found: dict[str, Any] = {check: {} for check in plans}
+    numbers: dict[str, Any] = {check: {} for check in plans}
     for table in tables:
         for place, value in table.row(0, named=True).items():
             check, _, name = place.rpartition("/")
-            found[check][name] = value
-    return found
+            numbers[check][name] = value
+    return numbers
 
 
 def _evaluate(outcome: Outcome, plan: Plan, numbers: dict[str, Any] | Exception) -> Sequence[Mapping[str, Any]]:

@@ -61,9 +61,9 @@ class Gate:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        given = _take_token(scope)
+        token = _take_token(scope)
         call = HTTPConnection(scope)
-        answer = self._refusal(call) or self._login(call, given) or self._app
+        answer = self._refusal(call) or self._login(call, token) or self._app
         # No other site may frame or embed the answer.
         await with_headers(answer, _UNFRAMED)(scope, receive, send)
 
@@ -87,16 +87,16 @@ class Gate:
                 return PlainTextResponse(f"{why}\n", status)
         return None
 
-    def _login(self, call: HTTPConnection, given: str | None) -> ASGIApp | None:
+    def _login(self, call: HTTPConnection, token: str | None) -> ASGIApp | None:
         """Return the answer to a login link or to a caller without a login; None if the caller is logged in."""
         # Browsers share cookies between ports, and each server has its own token.
         cookie = f"keyfold-{(call.scope.get('server') or ('', 0))[1]}"
         is_known = _same(call.cookies.get(cookie, ""), self._session) or _same(
             call.headers.get("authorization", ""), f"Bearer {self._token}"
         )
-        is_link = given is not None and call.scope["type"] == "http" and call.scope["method"] == "GET"
+        is_link = token is not None and call.scope["type"] == "http" and call.scope["method"] == "GET"
         # A logged-in user who opens a link with an old token is redirected too, so that no page keeps a token in its URL.
-        if is_link and (is_known or _same(given or "", self._token)):
+        if is_link and (is_known or _same(token or "", self._token)):
             answer = RedirectResponse(_address(call.scope), 303, _OF_THE_LOGIN)
             is_safe = call.scope["scheme"] == "https"
             answer.set_cookie(cookie, self._session, httponly=True, samesite="strict", secure=is_safe)
@@ -107,10 +107,10 @@ class Gate:
 def _take_token(scope: Scope) -> str | None:
     """Return the token of a URL, and remove it from the scope, which access logs read."""
     query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-    given = dict(query).get(TOKEN)
-    if given is not None:
+    token = dict(query).get(TOKEN)
+    if token is not None:
         scope["query_string"] = urlencode([(name, value) for name, value in query if name != TOKEN]).encode()
-    return given
+    return token
 
 
 def _is_foreign(call: HTTPConnection, host: str) -> bool:
@@ -135,9 +135,9 @@ def _address(scope: Scope) -> str:
     return f"{path}?{query}" if query else path
 
 
-def _same(given: str, wanted: str) -> bool:
+def _same(token: str, wanted: str) -> bool:
     # As bytes, since compare_digest raises on text that is not ASCII.
-    return hmac.compare_digest(given.encode(), wanted.encode())
+    return hmac.compare_digest(token.encode(), wanted.encode())
 
 
 def with_headers(app: ASGIApp, headers: Mapping[str, str]) -> ASGIApp:
