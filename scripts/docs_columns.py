@@ -2,8 +2,7 @@
 """Regenerate the tables of columns and the sections of jobs in the pages from their declarations: `make docs`.
 
 The columns of an event table, or of quarantine, are between `<!-- columns of TABLE -->` and `<!-- end of columns -->`. The section of a
-shipped job is between `<!-- job NAME -->` and `<!-- end of job -->`: the docstring of its module, its tables with the names of their columns, and
-its parameters. What only a person can say stands outside of these. A test fails if a page differs from the declarations.
+shipped job is between `<!-- job NAME -->` and `<!-- end of job -->`: the docstring of its module, its tables, and its parameters. What only a person can say stands outside of these. A test fails if a page differs from the declarations.
 """
 
 import re
@@ -72,7 +71,7 @@ def _job(name: str) -> str:
     module = sys.modules[declared.build.__module__]
     sections = [(module.__doc__ or "").strip()]
     tables = [table for table in job.tables if table.name != job.late_table]
-    sections.append("\n".join(f"- `{table.name}` ({_kind(table)}): {_names(table.schema)}" for table in tables))
+    sections.append(f"Tables: {', '.join(f'`{table.name}` ({_kind(table)})' for table in tables)}.")
     sections += filter(None, [_parameters(declared), _clocks(declared)])
     return "\n\n".join(sections) + "\n"
 
@@ -83,10 +82,6 @@ def _kind(table: Any) -> str:
 
 def _row(column: pa.Field) -> str:
     return f"| `{column.name}` | {type_of(column)} | {_escaped(describe(column))} |"
-
-
-def _names(columns: pa.Schema) -> str:
-    return ", ".join(f"`{name}`" for name in columns.names)
 
 
 def type_of(field: pa.Field) -> str:

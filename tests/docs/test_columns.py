@@ -31,12 +31,12 @@ def test_every_event_table_and_every_job_that_is_shipped_stands_in_the_pages():
     assert re.findall(r"<!-- job (.*?) -->", text) == list(SHIPPED_JOBS)
 
 
-def test_a_job_s_section_has_its_docstring_its_columns_and_what_another_value_of_a_parameter_needs():
+def test_a_job_s_section_has_its_docstring_its_tables_and_what_another_value_of_a_parameter_needs():
     filled = fill("<!-- job ride_summaries -->\nstale\n<!-- end of job -->\n")
     assert "stale" not in filled
     assert "\nSummarise rides: one row per ride" in filled
-    assert "\n- `ride_summaries` (append): `ride_id`, `start_time`, `end_time`, " in filled
-    assert "\n- `latest_moving_averages` (one row per `station_id`): " in fill(
+    assert "\nTables: `ride_summaries` (append), `long_rides` (append).\n" in filled
+    assert "`latest_moving_averages` (one row per `station_id`)" in fill(
         "<!-- job moving_averages -->\n<!-- end of job -->\n"
     )
     assert "| `timeout` | `30m` | Silence after a ride's last point that closes the ride | a move |" in filled
