@@ -54,9 +54,9 @@ def plan_of(expectation: SerialisedExpectation, rows: pl.LazyFrame, schema: pl.S
         Refused: its query is wrong, or reads a file.
     """
     arguments, names = arguments_of(expectation), columns_of(expectation)
-    about, names, says = _PLANS.get(str(expectation["type"]), ("", "", None))
+    about, supported, says = _PLANS.get(str(expectation["type"]), ("", "", None))
     # GX refuses unknown fields and arguments, and says so.
-    if not about or set(arguments) - set(names.split()) or set(expectation) - _FIELDS:
+    if not about or set(arguments) - set(supported.split()) or set(expectation) - _FIELDS:
         return None
     try:
         plan = _plan(about, arguments, rows, {name: schema[name] for name in names}, says)
