@@ -70,6 +70,26 @@ def masked(frame: pl.DataFrame, private: Collection[str]) -> pl.DataFrame:
     return frame.with_columns(pl.lit(MASK).alias(name) for name in frame.columns if name in private)
 
 
+def masked_changes(rows: pl.DataFrame, private: Collection[str]) -> pl.DataFrame:
+    """Replace the values of private columns by the mask in rows that differ: in their keys, and in the rows `before` and `after`.
+
+    Example:
+        >>> rows = pl.DataFrame({"user": ["ann"], "before": [[{"n": 1}]], "after": [[{"n": 2}]]})
+        >>> masked_changes(rows, {"user", "n"}).row(0)
+        ('(private)', [{'n': '(private)'}], [{'n': '(private)'}])
+    """
+    if not private:
+        return rows
+    lists = {name: [_masked_row(of_key, private) for of_key in rows[name].to_list()] for name in ("before", "after")}
+    return masked(rows, private).with_columns(pl.Series(name, values, strict=False) for name, values in lists.items())
+
+
+def _masked_row(rows: list[dict[str, Any]] | None, private: Collection[str]) -> list[dict[str, Any]] | None:
+    if rows is None:
+        return None
+    return [{name: MASK if name in private else value for name, value in row.items()} for row in rows]
+
+
 class ShowableError(Exception):
     """An error that can be shown although values are private: its message quotes none."""
 

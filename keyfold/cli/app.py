@@ -40,7 +40,7 @@ GROUPS = {
     "State": {
         "state": "keyfold.cli.state_commands:app",
         "plan": "keyfold.cli.state_tools:plan",
-        "try": "keyfold.cli.state_tools:try_",
+        "try": "keyfold.cli.trials:try_",
         "promote": "keyfold.cli.state_tools:promote",
     },
     "Project": {

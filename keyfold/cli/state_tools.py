@@ -1,4 +1,4 @@
-"""`keyfold state seed|move|edit` and `keyfold plan|try|promote`: the tools that change the state of a job."""
+"""`keyfold state seed|move|edit` and `keyfold plan|promote`: the tools that change the state of a job."""
 
 import getpass
 from collections.abc import Iterator
@@ -25,8 +25,6 @@ from keyfold.state.changing import editing, moving, promoting
 from keyfold.state.differences import Counts
 from keyfold.state.making import seeding
 from keyfold.times import parse_time
-
-_SHOWN = 5
 
 Job = Annotated[str, typer.Argument(help="The job.")]
 Branch = Annotated[str, typer.Argument(help="A name for the branch.")]
@@ -124,7 +122,7 @@ def plan(job: Job, lakehouse: Lakehouse, param: Parameters = None, partitions: P
     live = {name: now for name, (now, _) in own.items()}
     summary = asdict(planned)
     if not AS_JSON.get():
-        summary["changes"] = [str(change) for change in planned.changes]
+        summary["changes"] = [str(change) for change in planned.changes] or "none"
         summary["effects"] = [str(change) for change in planned.effects]
     report(summary, live_parameters=live, next=following[planned.verdict])
 
@@ -153,25 +151,6 @@ def edit(
         edited = editing.edit_state(lakehouse, keyed_job, wanted, yes=yes, runners=run_arguments["runners"])
     rows = {"before": edited.rows_before, "after": edited.rows_after}
     report({"job": job, **rows}, batch=edited.batch, **following(yes))
-
-
-def try_(
-    job: Job,
-    lakehouse: Lakehouse,
-    branch: Branch,
-    param: Parameters = None,
-    since: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Read events from this time on.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="ISO_TIME", help="Read events before this time.")] = None,
-) -> None:
-    """Run a changed job over history into a branch, and compare its tables with the live ones."""
-    with usage_faults():
-        span = {"since": parse_time("--since", since), "until": parse_time("--until", until)}
-    keyed_job = build_live_job(lakehouse, job, param)
-    with working(lakehouse, job) as run_arguments:
-        trial = promoting.try_job(lakehouse, keyed_job, branch, **span, **run_arguments)
-        tables = {name: compared(table.summary(), table.first_rows(_SHOWN)) for name, table in trial.tables.items()}
-    summary = {"job": job, "branch": branch, "live": trial.live, "events": trial.run.counts.events}
-    report(summary, tables=tables, next=lakehouse.command("promote", job, branch))
 
 
 def promote(

@@ -86,9 +86,10 @@ def run_job(
     """
     options = options or RunOptions()
     span = (mode.since, mode.until) if isinstance(mode, Replay) else (None, None)
+    share = mode.share if isinstance(mode, Replay) else None
     advance_to = None if mode.advance_to is None else in_utc(mode.advance_to)
     with _opened(runners or Runners.from_environment(), lakehouse, job, mode, options) as run:
-        run.to_the_end(RunBounds(options.max_bytes_per_batch, *span, advance_to))
+        run.to_the_end(RunBounds(options.max_bytes_per_batch, *span, advance_to, share=share))
         if isinstance(mode, FullRefresh):
             # Readers see the old tables until the new generation has read all events.
             go_live(lakehouse, run.generation)
@@ -192,7 +193,7 @@ class _Run:
         self._new_code = self.opened.new_code
         self._batches = Batches(self.runners, self.lakehouse, self.job, self.generation, self.options.on_batch)
         self._lookups = KeptLookups(
-            f"job {self.job.name}", self.job.lookups, self.lakehouse.home, self.generation.folder
+            f"job {self.job.name}", self.job.lookups, self.lakehouse.source_of().home, self.generation.folder
         )
 
     def to_the_end(self, bounds: RunBounds) -> None:

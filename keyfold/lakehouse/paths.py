@@ -39,6 +39,7 @@ class Lakehouse:
         home: the lakehouse directory.
         ahead: generations of jobs to use instead of the live ones (`seeing`).
         beside: event tables to use instead of the streams' own.
+        source: the lakehouse whose events and tables jobs read, while they write to this one; None for this one (`reading`).
 
     Example:
         >>> Lakehouse("s3a://lake/home").events("rides")
@@ -48,6 +49,7 @@ class Lakehouse:
     home: Place
     ahead: Mapping[str, str] = field(default_factory=dict, hash=False)
     beside: Mapping[str, Place] = field(default_factory=dict, hash=False)
+    source: "Lakehouse | None" = None
 
     def __init__(self, home: Place | str) -> None:
         """Check the lakehouse directory.
@@ -62,13 +64,30 @@ class Lakehouse:
         object.__setattr__(self, "home", _home_of(home))
         object.__setattr__(self, "ahead", {})
         object.__setattr__(self, "beside", {})
+        object.__setattr__(self, "source", None)
 
     def seeing(self, generations: Mapping[str, str], events: Mapping[str, Place] | None = None) -> "Lakehouse":
         """Return a copy that uses these generations of jobs as the live ones, and these tables as the event tables of streams."""
         copy = Lakehouse(self.home)
         object.__setattr__(copy, "ahead", dict(generations))
         object.__setattr__(copy, "beside", dict(self.beside if events is None else events))
+        object.__setattr__(copy, "source", self.source)
         return copy
+
+    def reading(self, source: "Lakehouse") -> "Lakehouse":
+        """Return a copy whose jobs read events and tables of another lakehouse, which stays as it is, and write to this one.
+
+        Example:
+            >>> Lakehouse("/tmp/trials").reading(Lakehouse("/data/copy")).source_of().home.name
+            'copy'
+        """
+        copy = self.seeing(self.ahead)
+        object.__setattr__(copy, "source", source)
+        return copy
+
+    def source_of(self, producer: str | None = None) -> "Lakehouse":
+        """Return the lakehouse from which jobs read the tables of a producer, or events."""
+        return self if self.source is None or producer in self.ahead else self.source
 
     def landing(self, stream: str) -> Place:
         """Return the default landing folder of a stream's files."""

@@ -15,7 +15,7 @@ from keyfold.lakehouse.files import remove_tree
 from keyfold.runs.chains import downstream_of, in_order
 from keyfold.runs.changed_events import TableChange
 from keyfold.runs.deciding_changes import SHOWN
-from keyfold.state.changing.promoting import diff_generations
+from keyfold.state.changing.trying import diff_generations
 from keyfold.stream import Stream
 
 

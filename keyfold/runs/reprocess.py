@@ -14,8 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-import polars as pl
-
 from keyfold.errors import KeyfoldError, Misconfigured, NotFound
 from keyfold.ingestion.event_rewrites import EventRewrite, decide, rewrites
 from keyfold.journal.audit import Author, record_edit
@@ -31,7 +29,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job_run import RunOptions
 from keyfold.keyed.plans.input_tables import has_read, input_tables
 from keyfold.lakehouse import Lakehouse
-from keyfold.privacy import MASK
+from keyfold.privacy import masked_changes
 from keyfold.runners import Runners
 from keyfold.runs.chains import consumers_of, downstream_of, fill_together, held, published_runs
 from keyfold.runs.changed_events import TableChange
@@ -175,24 +173,7 @@ def _shown(job: KeyedJob, span: RecomputedSpan, name: str) -> TableChange:
     """Return how a table differs, with private values masked."""
     rows = span.differences[name].first_rows(SHOWN)
     schema = next((table.schema for table in job.tables if table.name == name), job.state.schema)
-    private = job.private_of(schema)
-    columns = [
-        pl.col(column).is_null().replace_strict({True: MASK, False: MASK}).alias(column)
-        for column in rows.columns
-        if column in private
-    ]
-    lists = [_masked_rows(rows, column, private) for column in ("before", "after")]
-    return TableChange(span.counts[name], rows.with_columns(*columns, *lists))
-
-
-def _masked_rows(rows: pl.DataFrame, column: str, private: Iterable[str]) -> pl.Series:
-    masked = [
-        None
-        if of_key is None
-        else [{name: MASK if name in private else value for name, value in row.items()} for row in of_key]
-        for of_key in rows[column].to_list()
-    ]
-    return pl.Series(column, masked, strict=False)
+    return TableChange(span.counts[name], masked_changes(rows, job.private_of(schema)))
 
 
 def _behind(lakehouse: Lakehouse, span: RecomputedSpan, consumers: Sequence[KeyedJob]) -> list[KeyedJob]:

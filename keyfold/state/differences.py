@@ -121,10 +121,22 @@ class Difference:
         Raises:
             KeyfoldError: one of the two cannot be read.
         """
+        return self._first(limit, [])
+
+    def first_of_each(self, limit: int) -> pl.DataFrame:
+        """Return the first of the rows of `frames` of each kind of change, sorted by change and key.
+
+        Raises:
+            KeyfoldError: one of the two cannot be read.
+        """
+        return self._first(limit, ["change"])
+
+    def _first(self, limit: int, of_each: list[str]) -> pl.DataFrame:
         first = empty(self.schema)
         for rows in self.frames():
-            first = pl.concat([first, rows.cast(first.schema)]).sort(self.key).head(limit)
-        return first
+            first = pl.concat([first, rows.cast(first.schema)]).sort(*of_each, *self.key)
+            first = first.group_by(of_each, maintain_order=True).head(limit) if of_each else first.head(limit)
+        return first.select(self.schema.names)
 
 
 def diff_states(before: StateRows, after: StateRows, which: pl.Expr | None = None) -> Difference:

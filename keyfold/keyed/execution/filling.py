@@ -165,6 +165,7 @@ def _created(
         origin=source.origin,
         branch=branch,
         span=source.span,
+        share=source.share,
         partitions=partitions,
         splits=SPLITS,
         parameters=dict(job.parameters),

@@ -19,6 +19,7 @@ from keyfold.keyed.generation.generation_record import Origin
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.job.contract import KeyedJob
+from keyfold.keyed.rows.key_share import KeyShare
 from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.keyed.state_parts.part_reading import THREADS, partition_reads, unreadable
 from keyfold.lakehouse.carrying import carry_rows
@@ -68,6 +69,7 @@ class Source(Protocol):
         name: describes it, for messages.
         origin: of the generation's record; None if the generation begins without state.
         span: event times that are read, from the first, before the second; None where it is open.
+        share: the keys whose events are read; None for all.
     """
 
     @property
@@ -76,6 +78,8 @@ class Source(Protocol):
     def origin(self) -> Origin | None: ...
     @property
     def span(self) -> tuple[datetime | None, datetime | None]: ...
+    @property
+    def share(self) -> KeyShare | None: ...
 
     def begin(self, job: KeyedJob, generation: Generation) -> Beginning | None:
         """Prepare the state that a generation with empty tables begins with; None if it begins without.
@@ -93,9 +97,11 @@ class Events:
 
     Attributes:
         span: event times that are read.
+        share: the keys whose events are read; None for all.
     """
 
     span: tuple[datetime | None, datetime | None] = (None, None)
+    share: KeyShare | None = None
     name = "events"
     origin = None
 
@@ -117,6 +123,7 @@ class StateAfter:
     record: KeyedDone
     changes: str
     span = (None, None)
+    share = None
 
     @property
     def name(self) -> str:
@@ -190,6 +197,7 @@ class TableRows:
     positions: Mapping[str, Position]
     watermark: datetime
     span = (None, None)
+    share = None
 
     @property
     def origin(self) -> Origin:

@@ -26,16 +26,16 @@ def check_inputs_exist(lakehouse: Lakehouse, job: KeyedJob) -> None:
     """
     for name in job.producers:
         # A producer without a batch has tables without rows: it runs, and its own producer has written nothing yet.
-        if live_generation(lakehouse, name) is None:
+        if live_generation(lakehouse.source_of(name), name) is None:
             raise NotFound(
                 f"job {job.name} reads a table of job {name}, which has not run in {lakehouse.home} yet; run "
                 f"`{lakehouse.command('run', name)}` first"
             )
     for stream in job.streams:
-        events = lakehouse.events(stream.name)
+        events = lakehouse.source_of().events(stream.name)
         if is_table(events):
             continue
-        if (lakehouse.ingest(stream.name) / "ingest.json").exists():
+        if (lakehouse.source_of().ingest(stream.name) / "ingest.json").exists():
             raise Damaged(
                 f"job {job.name} reads events.{stream.name}, which is gone from {events} although files were ingested; restore "
                 f"it, or run `{lakehouse.command('ingest', stream.name, '--rebuild')}`, and then this job with --full-refresh"
@@ -69,7 +69,7 @@ def generation_of_run(runners: Runners, lakehouse: Lakehouse, job: KeyedJob, mod
     finish_going_live(lakehouse, job.name)
     if isinstance(mode, Replay):
         return OpenedGeneration(
-            fill(runners, lakehouse, job, Events((mode.since, mode.until)), branch=mode.branch).generation
+            fill(runners, lakehouse, job, Events((mode.since, mode.until), mode.share), branch=mode.branch).generation
         )
     live = None if isinstance(mode, FullRefresh) else live_generation(lakehouse, job.name)
     if live is not None:

@@ -5,7 +5,6 @@ share of the planned files.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from typing import NamedTuple
 
 import polars as pl
@@ -105,7 +104,7 @@ def read_slices(
         for unit in units(plan, tables):
             if unit.number % splits not in mine:
                 continue
-            frame = readers[unit.input](unit, plan.since, plan.until)
+            frame = readers[unit.input](unit, plan)
             # Several units make one blob per partition: a small blob costs as much as a large one.
             waiting.append(frame)
             rows, size = rows + frame.height, size + frame.estimated_size()
@@ -137,10 +136,8 @@ def _clocks(job: KeyedJob, plan: KeyedPlan, labels: tuple[int, ...]) -> pa.Recor
     return blobs(labels, [CLOCK] * len(labels), [clock.pack()] * len(labels))
 
 
-def _reader(
-    job: KeyedJob, name: str, declared: Input
-) -> Callable[[Unit, datetime | None, datetime | None], pl.DataFrame]:
-    """Make the function that reads the rows of a unit that are in the slice, in the columns of the job's events."""
+def _reader(job: KeyedJob, name: str, declared: Input) -> Callable[[Unit, KeyedPlan], pl.DataFrame]:
+    """Make the function that reads the rows of a unit that are in the batch, in the columns of the job's events."""
     wanted, of_all = polars_schema(declared.schema), polars_schema(job.columns)
     derived = {column: expression_of(expression) for column, expression in declared.derived.items()}
     explode = declared.exploded
@@ -164,12 +161,19 @@ def _reader(
             pl.col(name) if frame.schema[name] == kind else pl.col(name).cast(kind) for name, kind in wanted.items()
         )
 
-    def read(unit: Unit, since: datetime | None, until: datetime | None) -> pl.DataFrame:
+    def read(unit: Unit, plan: KeyedPlan) -> pl.DataFrame:
         scan = declared.wanted(scan_rows(unit.path, unit.offset, unit.rows))
         if declared.time_from:
             # First of all: slices, windows and derived columns use the time that the job goes by.
             scan = scan.with_columns(pl.col(declared.time_from).alias(declared.event_time))
         in_file = scan.collect_schema()
+        is_of_share = None if plan.share is None else plan.share.condition(of_all)
+        has_key = (
+            plan.share is not None and in_file.keys() >= {*plan.share.key} and new_columns.isdisjoint(plan.share.key)
+        )
+        if is_of_share is not None and has_key:
+            # Before anything is computed of the other keys' rows.
+            scan = scan.filter(is_of_share)
         # Files that were written before a column was added to the table lack it.
         lacking = [pl.lit(None, kind).alias(name) for name, kind in stored.items() if name not in in_file]
         rows = scan.select(name for name in names if name in in_file)
@@ -177,10 +181,10 @@ def _reader(
         # The file has rows of other slices too.
         if not unit.whole:
             time = pl.col(declared.event_time)
-            if since is not None:
-                frame = frame.filter(time >= since)
-            if until is not None:
-                frame = frame.filter(time < until)
+            if plan.since is not None:
+                frame = frame.filter(time >= plan.since)
+            if plan.until is not None:
+                frame = frame.filter(time < plan.until)
         try:
             frame = computed(frame)
         except pl.exceptions.PolarsError as error:
@@ -196,6 +200,8 @@ def _reader(
                 f"job {job.name}: {unit.path} has rows without a value in {', '.join(without)}, which no event may lack; "
                 f"correct the program that wrote them{remedy}; then run again"
             )
+        if is_of_share is not None and not has_key:
+            frame = frame.filter(is_of_share)
         frame = with_plain_floats(frame)
         return tagged(job.inputs, name, frame, of_all)
 

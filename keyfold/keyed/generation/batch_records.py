@@ -9,6 +9,7 @@ from keyfold.errors import counted
 from keyfold.journal import Done, Plan
 from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.declaration import Declaration
+from keyfold.keyed.rows.key_share import KeyShare
 from keyfold.lakehouse.data_files import PathBelow
 from keyfold.lakehouse.positions import Position
 from keyfold.validation import Record
@@ -155,6 +156,7 @@ class KeyedPlan(Plan):
         lookups: the stored file of each lookup, by its name (`job.lookups`).
         reading: the readings of the machine's clocks.
         rows: estimated rows.
+        share: the keys whose events it reads; None for all.
     """
 
     inputs: tuple[TableInput, ...]
@@ -168,6 +170,7 @@ class KeyedPlan(Plan):
     lookups: dict[str, str] = Field(default_factory=dict)
     reading: Reading
     rows: int = 0
+    share: KeyShare | None = None
 
     @property
     def amount(self) -> int:

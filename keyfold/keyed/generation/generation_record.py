@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from keyfold.keyed.generation.declaration import Declaration, StateDeclaration
+from keyfold.keyed.rows.key_share import KeyShare
 from keyfold.lakehouse import read_json
 from keyfold.lakehouse.files import DamagedError
 from keyfold.storage.place import Place
@@ -56,6 +57,7 @@ class GenerationRecord(Record):
         origin: the origin of its first state; None if it started without state.
         branch: the name of the branch that it is, or was before it was promoted; empty for any other.
         span: the event times that a branch reads: from the first, before the second; None where it is open.
+        share: the keys whose events a branch reads; None for all.
         partitions: number of state partitions. Recorded, since a later session may be configured differently.
         splits: number of splits of a batch: a runner counts batch * splits + split.
         parameters: the parameters of the job.
@@ -71,6 +73,7 @@ class GenerationRecord(Record):
     origin: Origin | None = None
     branch: str = ""
     span: tuple[datetime | None, datetime | None] = (None, None)
+    share: KeyShare | None = None
     partitions: int = 0
     splits: int = 0
     parameters: dict[str, Any] = Field(default_factory=dict)

@@ -50,7 +50,8 @@ def live_record(lakehouse: Lakehouse) -> Place:
 def live_entry(lakehouse: Lakehouse, job: str) -> Entry | None:
     """Return a job's entry in the live record; None if there is none, or the record is missing or damaged."""
     if job in lakehouse.ahead:
-        return Entry(generation=lakehouse.ahead[job])
+        # Not from a file: of a trial, it is a branch.
+        return Entry.model_construct(generation=lakehouse.ahead[job])
     return _read(lakehouse)[0].get(job)
 
 

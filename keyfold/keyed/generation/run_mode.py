@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from keyfold.errors import Misconfigured
 from keyfold.journal.clock import check_advance
+from keyfold.keyed.rows.key_share import KeyShare
 
 ModeName = Literal["incremental", "full_refresh", "replay"]
 
@@ -65,6 +66,7 @@ class Replay:
         since: first event time to read; None reads from the beginning.
         until: first event time not to read; None reads to the end.
         advance_to: as in `Incremental`.
+        share: the keys whose events are read; None reads those of all keys.
 
     Raises:
         Misconfigured: `since` is not before `until`, or `advance_to` is too late.
@@ -80,6 +82,7 @@ class Replay:
     since: datetime | None = None
     until: datetime | None = None
     advance_to: datetime | None = None
+    share: KeyShare | None = None
 
     def __post_init__(self) -> None:
         check_advance("advance_to", self.advance_to)

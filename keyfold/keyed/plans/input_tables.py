@@ -79,7 +79,7 @@ def input_id(lakehouse: Lakehouse, name: str, producer: str | None) -> str:
     """
     if producer is None:
         return table_id(_table_of(lakehouse, name, producer))
-    live = live_generation(lakehouse, producer)
+    live = live_generation(lakehouse.source_of(producer), producer)
     return f"{producer}/{live.identity if live else ''}"
 
 
@@ -161,7 +161,8 @@ def produced_until(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, datetime]:
     """
     watermarks: dict[str, datetime] = {}
     for name, input_ in job.inputs.items():
-        live = live_generation(lakehouse, input_.producer) if input_.producer else None
+        producer = input_.producer
+        live = live_generation(lakehouse.source_of(producer), producer) if producer else None
         if live is not None and (last := _last_committed(live, input_.table)) is not None:
             clock = live.clock()
             # A run without batches only advances the clock, after all earlier batches are committed.
@@ -180,10 +181,11 @@ def _last_committed(producer: Generation, table: str) -> KeyedDone | None:
 
 
 def _table_of(lakehouse: Lakehouse, name: str, producer: str | None) -> Place:
+    source = lakehouse.source_of(producer)
     if producer is None:
-        return lakehouse.events(name.removeprefix("events."))
-    live = live_generation(lakehouse, producer)
-    return live.table(name) if live else lakehouse.live_table(name)
+        return source.events(name.removeprefix("events."))
+    live = live_generation(source, producer)
+    return live.table(name) if live else source.live_table(name)
 
 
 @contextmanager

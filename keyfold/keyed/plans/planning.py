@@ -20,6 +20,7 @@ from keyfold.keyed.plans.event_time import (
 )
 from keyfold.keyed.plans.input_tables import changes_for, changes_until
 from keyfold.keyed.plans.slices import Slice, cut, cuts_through
+from keyfold.keyed.rows.key_share import KeyShare
 from keyfold.lakehouse.log_changes import Changes
 from keyfold.lakehouse.positions import Position
 from keyfold.storage.place import Place
@@ -40,6 +41,7 @@ class RunBounds:
         max_bytes: bytes of event files in a batch, at most.
         since, until: the span of event time that it reads.
         advance_to: the watermark after the new events, at least.
+        share: the keys whose events it reads; None for all.
         as_of: reads no row that another generation had not read at the end of this batch, and goes no further in event time.
     """
 
@@ -48,6 +50,7 @@ class RunBounds:
     until: datetime | None = None
     advance_to: datetime | None = None
     as_of: KeyedDone | None = None
+    share: KeyShare | None = None
 
 
 @dataclass(frozen=True)
@@ -213,6 +216,7 @@ def _plans(
                 lookups=dict(lookups),
                 reading=reading,
                 rows=one.rows,
+                share=wanted.share,
             )
         )
     return tuple(plans)

@@ -3,6 +3,9 @@
 It is xxHash64 (Collet, https://xxhash.com) with seed 0, of the key's columns as text, joined by a unit separator.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import polars as pl
 import pyarrow as pa
 from pyarrow import types
@@ -14,9 +17,14 @@ HASH = "xxhash64/text/1"
 """Name of the hash, which a generation records."""
 
 
-def key_hash(columns: tuple[str, ...]) -> pl.Expr:
-    """Return the 64-bit hash of the columns' values; see `check_hashable` for their types."""
-    texts = [_text(column) for column in columns]
+def key_hash(columns: tuple[str, ...], typed: Mapping[str, pl.Expr] = MappingProxyType({})) -> pl.Expr:
+    """Return the 64-bit hash of the columns' values; see `check_hashable` for their types.
+
+    Args:
+        columns: the columns of the key.
+        typed: columns whose values are converted first, by name.
+    """
+    texts = [_text(typed.get(column, pl.col(column))) for column in columns]
     # The separator distinguishes the keys ("a", "bc") and ("ab", "c").
     text = texts[0] if len(texts) == 1 else pl.concat_str(texts, separator="\x1f")
     return xxhash64(text)
@@ -42,6 +50,6 @@ def check_hashable(subject: str, columns: tuple[str, ...], schema: pa.Schema) ->
             )
 
 
-def _text(column: str) -> pl.Expr:
+def _text(value: pl.Expr) -> pl.Expr:
     # Times as microseconds: their text could change with the version of Polars.
-    return pl.col(column).to_physical().cast(pl.String)
+    return value.to_physical().cast(pl.String)

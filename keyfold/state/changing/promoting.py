@@ -1,14 +1,4 @@
-"""Try a job over past events in a branch, make a branch the live generation, and remove generations that are no longer needed.
-
-Events that were late before are in time in a branch.
-"""
-
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from types import MappingProxyType
-
-import polars as pl
+"""Make a branch the live generation, and remove generations that are no longer needed."""
 
 from keyfold.errors import Damaged, KeyfoldError, NotFound
 from keyfold.keyed.generation.continuing import agreeing_tables
@@ -22,17 +12,10 @@ from keyfold.keyed.generation.generations import (
 )
 from keyfold.keyed.generation.going_live import finish_going_live, go_live
 from keyfold.keyed.generation.manifests import files_of, read_manifests
-from keyfold.keyed.generation.run_mode import Replay
-from keyfold.keyed.job.contract import KeyedJob
-from keyfold.keyed.job.row_times import within
-from keyfold.keyed.job.tables import OutputTable
-from keyfold.keyed.job_run import RunOptions, RunSummary, run_job, watermark
 from keyfold.keyed.plans.input_tables import check_inputs, check_unread
 from keyfold.lakehouse import Lakehouse, exclusive
 from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.files import move_tree, remove_tree
-from keyfold.runners import Runners
-from keyfold.state.differences import Difference, diff_tables
 from keyfold.storage.place import path_below
 
 
@@ -93,6 +76,11 @@ def _promotable(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
             f"only, and a live generation needs all events: make the branch again without these bounds, `keyfold try {job} "
             f"{branch}`"
         )
+    if generation.record.share is not None:
+        raise KeyfoldError(
+            f"branch {branch} of job {job} has {generation.record.share.share:.4%} of the keys only, and a live generation needs all: make "
+            f"the branch again without --share, `keyfold try {job} {branch}`"
+        )
     last = generation.journal.last_done()
     if last is None or generation.journal.pending():
         raise KeyfoldError(f"branch {branch} of job {job} was interrupted; make it again: `keyfold try {job} {branch}`")
@@ -133,86 +121,3 @@ def remove_other_generations(lakehouse: Lakehouse, job: str, *, branches: bool =
     for folder in others if yes else ():
         remove_tree(folder)
     return [str(path_below(folder, lakehouse.job(job))) for folder in others]
-
-
-@dataclass(frozen=True)
-class Trial:
-    """The results of a job in a branch, compared with the live generation.
-
-    Attributes:
-        job, branch: names of the job and the branch.
-        live: the live generation.
-        run: the summary of the replay.
-        tables: how each table differs from the live one, by its name.
-    """
-
-    job: str
-    branch: str
-    live: str
-    run: RunSummary
-    tables: Mapping[str, Difference]
-
-
-def try_job(
-    lakehouse: Lakehouse,
-    job: KeyedJob,
-    branch: str,
-    *,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    options: RunOptions | None = None,
-    runners: Runners,
-) -> Trial:
-    """Run a job over past events into a branch, and compare its tables with the live ones.
-
-    A run reads its events in order of event time, and only events behind the watermark at its start are late. So in a replay of
-    all events none is late, except by a job's own rule. Of a span of events, only rows are compared that depend on no others
-    (`KeyedJob.row_times`), or whose event time is in it.
-
-    Raises:
-        KeyfoldError: the job has no live generation, or as `run_job`.
-    """
-    live = live_generation(lakehouse, job.name)
-    if live is None:
-        raise NotFound(f"job {job.name} has never run, and there is nothing to compare with: `keyfold run {job.name}`")
-    run = run_job(lakehouse, job, Replay(branch, since, until), options=options, runners=runners)
-    folder = branch_folder(lakehouse, job.name, branch)
-    tried = Generation(folder, read_record(folder / RECORD))
-    which = {table.name: rows for table in job.tables if (rows := _of_events(job, table, tried)) is not None}
-    return Trial(job.name, branch, live.name, run, diff_generations(job, live, tried, which))
-
-
-def _of_events(job: KeyedJob, table: OutputTable, tried: Generation) -> pl.Expr | None:
-    """Return which rows of a table depend on the events of a branch alone, and are final in it; None for all, or if that is unknown."""
-    (since, until), reached = tried.record.span, watermark(tried)
-    if since is None and until is None:
-        return None
-    times = job.row_times
-    if times is not None and (time := times.of_table(table)) is not None:
-        return times.rows_of(since, until if until is None or reached is None else min(until, reached), time)
-    return within(pl.col(job.event_time), since, until) if job.event_time in table.schema.names else None
-
-
-def diff_generations(
-    job: KeyedJob, before: Generation, after: Generation, which: Mapping[str, pl.Expr] = MappingProxyType({})
-) -> dict[str, Difference]:
-    """Compare the tables of two generations of a job; returns the comparisons by name of the table.
-
-    Args:
-        job: the job.
-        before, after: the generations.
-        which: by table, which rows are compared; all of the others.
-    """
-    return {
-        table.name: diff_tables(
-            before.table(table.name), after.table(table.name), _compared_by(job, table), which.get(table.name)
-        )
-        for table in job.tables
-    }
-
-
-def _compared_by(job: KeyedJob, table: OutputTable) -> tuple[str, ...]:
-    """Return the columns by which rows of a table are compared; several may have the same values."""
-    time = job.row_times and job.row_times.of_table(table)
-    times = (job.event_time,) if time is None else time.meta.root_names()
-    return table.key or tuple(dict.fromkeys((*job.key, *times)))

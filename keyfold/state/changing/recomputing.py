@@ -34,7 +34,7 @@ from keyfold.lakehouse.files import remove_tree
 from keyfold.lakehouse.reading import scan_files
 from keyfold.runners import Runners
 from keyfold.state.changing.editing import plan_of_edit
-from keyfold.state.changing.promoting import diff_generations
+from keyfold.state.changing.trying import diff_generations
 from keyfold.state.differences import Counts, Difference, diff_states
 from keyfold.state.reading.reader import read_state
 

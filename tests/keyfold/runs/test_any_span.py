@@ -16,7 +16,7 @@ from keyfold.keyed.job_run import RunOptions, watermark
 from keyfold.operators import Calendar, Lateness, count, sum, windows
 from keyfold.runners import Runners
 from keyfold.runs.reprocess import reprocess
-from keyfold.state.changing.promoting import try_job
+from keyfold.state.changing.trying import try_job
 from tests.examples import examples
 from tests.keyfold.runs.spans import EDGES, MOMENT, WHY, in_span, right, stored, wrong
 from tests.lake import Lake
