@@ -29,7 +29,7 @@ _LONGEST_LINE = 60
 _EVENTS, _DUE = "__events", "__due"
 
 _UNBROKEN = str.maketrans({" ": "\u00a0", "-": "\u2011"})
-"""A page breaks a line at a space or hyphen, where it is narrow, and ten rows of three lines each are longer than a screen."""
+"""A page breaks a line at a space or hyphen, where it is narrow. Texts keep theirs: who copies an id must get the id."""
 
 MOST_BYTES = 64 << 20
 """Larger states are not read for metadata: it would delay every run."""
@@ -150,8 +150,7 @@ def _cell(value: object, longest: int) -> str:
     if isinstance(value, datetime):
         return _time(value).translate(_UNBROKEN)
     text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-    shortened = text if len(text) <= longest else f"{text[: longest - 1]}…"
-    return shortened.translate(_UNBROKEN) if longest == _LONGEST_CELL else shortened
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def _time(moment: datetime) -> str:
