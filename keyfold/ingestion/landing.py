@@ -80,7 +80,7 @@ def landing_folders(environment: Mapping[str, str] = os.environ) -> dict[str, st
     folders, places = values_by_stream(LANDING_VARIABLE, environment), dict[str, Place]()
     for stream, folder in folders.items():
         if not folder or folder.startswith(PREFIX):
-            raise Misconfigured(f"{LANDING_VARIABLE}: {folder!r} is not a folder; topics go into KEYFOLD_KAFKA_TOPICS")
+            raise Misconfigured(f"{LANDING_VARIABLE}: {folder!r} is not a folder; name topics in KEYFOLD_KAFKA_TOPICS")
         # Raises if it is neither a path nor in a bucket.
         places[stream] = to_place(folder).expanduser().resolve()
         if stream in kafka_topics(environment):

@@ -54,7 +54,9 @@ class Author:
     def __post_init__(self) -> None:
         for name in ("who", "why"):
             if not getattr(self, name).strip():
-                raise Misconfigured(f"--{name} is empty: monitoring.edits records who makes a change, and why")
+                raise Misconfigured(
+                    f"--{name} is empty: give a text, since monitoring.edits records who makes a change, and why"
+                )
 
 
 def record_edit(

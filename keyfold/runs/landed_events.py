@@ -53,7 +53,7 @@ def named_lines(lakehouse: Lakehouse, stream: Stream, texts: Sequence[str]) -> l
             )
         lines.append((str(_place_of(lakehouse, stream, file)), int(line)))
     if twice := next((line for line in lines if lines.count(line) > 1), None):
-        raise InvalidData(f"line {twice[1]} of {twice[0]} is named twice")
+        raise InvalidData(f"line {twice[1]} of {twice[0]} is named twice; name it once")
     return lines
 
 

@@ -87,7 +87,9 @@ class Replay:
     def __post_init__(self) -> None:
         check_advance("advance_to", self.advance_to)
         if self.since and self.until and self.since >= self.until:
-            raise Misconfigured(f"replay {self.branch}: since {self.since} is not before until {self.until}")
+            raise Misconfigured(
+                f"replay {self.branch}: since {self.since} is not before until {self.until}; give an earlier since"
+            )
 
 
 RunMode: TypeAlias = Incremental | FullRefresh | Replay

@@ -99,7 +99,7 @@ def check_inputs(job: str, key: tuple[str, ...], inputs: Mapping[str, Input]) ->
         if len(inputs) > 1 and not name.isidentifier():
             raise Misconfigured(f"{at}: a name has letters, digits and underscores")
         if input_.producer == job:
-            raise Misconfigured(f"{at} is the job's own table {input_.table}: what it writes cannot be what it reads")
+            raise Misconfigured(f"{at} is the job's own table {input_.table}: read another table")
         _check_input(at, key, input_, is_only=len(inputs) == 1)
         for column_ in input_.schema:
             _check_column(at, input_, column_, key, seen)
@@ -133,7 +133,7 @@ def _check_input(at: str, key: tuple[str, ...], input_: Input, *, is_only: bool)
     _check_condition(at, input_)
     _check_lateness(at, input_)
     if input_.combine is not None and not is_only:
-        raise Misconfigured(f"{at}: combine is for a job with one input")
+        raise Misconfigured(f"{at}: combine is for a job with one input; leave it out")
     if input_.exploded is not None and input_.exploded.column not in key:
         raise Misconfigured(
             f"{at}: explode is of {input_.exploded.column}; it must be of a column of the key, {', '.join(key)}"

@@ -76,7 +76,9 @@ def interval_join(
     """
     earliest, latest = _span(f"job {name}: earliest", earliest), _span(f"job {name}: latest", latest)
     if earliest > latest:
-        raise Misconfigured(f"job {name}: earliest ({earliest}) is after latest ({latest}), so nothing would match")
+        raise Misconfigured(
+            f"job {name}: earliest ({earliest}) is after latest ({latest}), so nothing would match; give an earlier one"
+        )
     sides = sides_of(name, key, left, right, how)
     # A row without a match depends on all rows of the other side that might match it, whichever side it is of.
     before, after = (max(bound, timedelta(0)) for bound in (max(-earliest, latest), max(latest, -earliest)))
