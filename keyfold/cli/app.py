@@ -39,7 +39,7 @@ GROUPS = {
     },
     "State": {
         "state": "keyfold.cli.state_commands:app",
-        "plan": "keyfold.cli.state_tools:plan",
+        "plan": "keyfold.cli.planning:plan",
         "try": "keyfold.cli.trials:try_",
         "promote": "keyfold.cli.state_tools:promote",
     },

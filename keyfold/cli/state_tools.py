@@ -1,4 +1,4 @@
-"""`keyfold state seed|move|edit` and `keyfold plan|promote`: the tools that change the state of a job."""
+"""`keyfold state seed|move|edit` and `keyfold promote`: the tools that change the state of a job."""
 
 import getpass
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import polars as pl
 import typer
 
 from keyfold.cli.options import Parameters, given_pairs, look_up, runners_for
-from keyfold.cli.terminal import AS_JSON, progress_of, report, usage_faults
+from keyfold.cli.terminal import progress_of, report, usage_faults
 from keyfold.errors import Misconfigured
 from keyfold.journal.audit import Author
 from keyfold.keyed.generation.configured import live_parameters
@@ -20,7 +20,7 @@ from keyfold.keyed.job_run import RunOptions
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
 from keyfold.runs.chains import consumers_of, promote_with_consumers
-from keyfold.runs.jobs import JobRun, own_parameters, run_summary
+from keyfold.runs.jobs import JobRun, run_summary
 from keyfold.state.changing import editing, moving, promoting
 from keyfold.state.differences import Counts
 from keyfold.state.making import seeding
@@ -100,31 +100,6 @@ def move(
         moved = moving.move(lakehouse, keyed_job, partitions, yes=yes, runners=run_arguments["runners"])
     rows = {"state_rows_before": moved.rows_before, "state_rows": moved.rows, "table_rows": moved.table_rows}
     report({"job": job, "generation": moved.generation.name, **rows, **following(yes)})
-
-
-def plan(job: Job, lakehouse: Lakehouse, param: Parameters = None, partitions: Partitions = None) -> None:
-    """Report what was changed in a job, by argument, and what that needs before it runs: nothing, a state move, or a full refresh.
-
-    Other code of a step is the author's to judge: a run goes on with it, and `keyfold try` shows its effect.
-    """
-    keyed_job = build_live_job(lakehouse, job, param)
-    planned, own = moving.plan_change(lakehouse, keyed_job, partitions), own_parameters(lakehouse, keyed_job)
-    options = [word for text in param or () for word in ("--param", text)]
-    number = [] if partitions is None else ["--partitions", str(partitions)]
-    refresh = lakehouse.command("run", job, "--full-refresh", *options)
-    following = {
-        "free": lakehouse.command("run", job, *options),
-        "judge": f"{lakehouse.command('try', job, 'BRANCH', *options)} to see what would change; "
-        f"{lakehouse.command('run', job, *options)}",
-        "move": lakehouse.command("state", "move", job, *options, *number),
-        "refresh": f"{lakehouse.command('try', job, 'BRANCH', *options)} to see what would change; {refresh}",
-    }
-    live = {name: now for name, (now, _) in own.items()}
-    summary = asdict(planned)
-    if not AS_JSON.get():
-        summary["changes"] = [str(change) for change in planned.changes] or "none"
-        summary["effects"] = [str(change) for change in planned.effects]
-    report(summary, live_parameters=live, next=following[planned.verdict])
 
 
 def edit(
