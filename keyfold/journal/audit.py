@@ -24,7 +24,7 @@ EDITS = pa.schema(
         required("at", TIMESTAMP, "When it was done (UTC)"),
         required("who", pa.string(), "Who did it, as they said"),
         required("why", pa.string(), "Why, as they said"),
-        required("what", pa.string(), "corrected, removed, quarantined or erased"),
+        required("what", pa.string(), "corrected, removed, quarantined, erased or reprocessed"),
         required("of", pa.string(), "The job, or of events the stream"),
         column("generation", pa.string(), "That is live since, of a job"),
         required(

@@ -21,6 +21,7 @@ from keyfold.keyed.execution.opening import continued
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.continuing import check_generation, complete_batch, declared_anew, with_last_declaration
+from keyfold.keyed.generation.declaration_changes import compare
 from keyfold.keyed.generation.generation_record import RECORD, read_record
 from keyfold.keyed.generation.generations import Generation, all_generations, live_generation
 from keyfold.keyed.generation.going_live import finish_going_live, go_live
@@ -125,7 +126,7 @@ def reprocess(
     consumers = consumers_of(lakehouse, job.name, {other.name: other for other in jobs})
     done: KeyedDone | None = None
     with held(lakehouse, [job.name, *(consumer.name for consumer in consumers if yes)]):
-        live, last = _opened(lakehouse, job, runners, yes=yes)
+        live, last, code = _opened(lakehouse, job, runners, yes=yes)
         with computed_again(lakehouse, job, live, last, (since, until), options, runners) as span:
             tables = {name: _shown(job, span, name) for name in span.differences}
             is_changed = span.declaration is not None or any(not counts.is_equal for counts in span.counts.values())
@@ -134,7 +135,7 @@ def reprocess(
             again = _behind(lakehouse, span, consumers)
             if yes and is_changed:
                 _decide(lakehouse, again)
-                done = span.replace(runners, _what(author, since, until))
+                done = span.replace(runners, _what(author, since, until), code)
                 with_last_declaration(Generation(live.folder, read_record(live.folder / RECORD)))
         generations, summaries = fill_together(lakehouse, again, options, runners) if yes else ((), ())
         go_live(lakehouse, *generations)
@@ -155,18 +156,23 @@ def _what(author: Author, since: datetime | None, until: datetime | None) -> str
     return f"rows{bounds or ' of all times'} computed again by {author.who}: {author.why}"
 
 
-def _opened(lakehouse: Lakehouse, job: KeyedJob, runners: Runners, *, yes: bool) -> tuple[Generation, KeyedDone]:
-    """Return the live generation and its last commit record, whose tables a run that was cut off may have left to commit."""
-    live = live_generation(lakehouse, job.name)
+def _opened(lakehouse: Lakehouse, job: KeyedJob, runners: Runners, *, yes: bool) -> tuple[Generation, KeyedDone, str]:
+    """Return the live generation, its last commit record, and what differs in the job since its last batch, as text.
+
+    Its tables may lack this batch, if a run was cut off: they are committed.
+    """
+    live, code = live_generation(lakehouse, job.name), ""
     assert live is not None  # noqa: S101 - the caller has looked
     if yes:
         finish_going_live(lakehouse, job.name)
-        live = declared_anew(with_last_declaration(live), job)
-        continued(runners, lakehouse, job, live)
+        live = with_last_declaration(live)
+    anew = declared_anew(live, job)
+    if yes:
+        code = continued(runners, lakehouse, job, anew).new_code
     else:
-        live = declared_anew(live, job)
-        check_generation(live, job)
-    return live, complete_batch(live)
+        check_generation(anew, job)
+    changes = [] if anew is live else [*map(str, compare(live.record, job).settings)]
+    return anew, complete_batch(anew), "; ".join([*changes, *([code] if code else [])])
 
 
 def _shown(job: KeyedJob, span: RecomputedSpan, name: str) -> TableChange:

@@ -159,11 +159,12 @@ class RecomputedSpan:
                 f"its events were in rows of other times, were taken out of state, or came from elsewhere; {remedy}"
             )
 
-    def replace(self, runners: Runners, what: str) -> KeyedDone:
+    def replace(self, runners: Runners, what: str, code: str) -> KeyedDone:
         """Replace the rows of the span, and the open ones, by one batch.
 
         Args:
             what: says who does it and why, for the journal and the tables' history.
+            code: what differs in the job since its last batch, for the journal; empty for nothing.
 
         Raises:
             KeyfoldError: the batch failed, and nothing is changed.
@@ -175,7 +176,7 @@ class RecomputedSpan:
         span = Span(since=self.since, until=self.until, tables=gone, note=what, declaration=self.declaration)
         # In place of an edit that was cut off, which has changed nothing.
         live.journal.withdraw()
-        plan = plan_of_edit(live, self.last.batch, what)
+        plan = plan_of_edit(live, self.last.batch, f"{what}; {code}" if code else what)
         live.journal.write_plans([plan])
         which = self._which_state
         tasks = (

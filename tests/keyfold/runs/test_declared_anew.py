@@ -48,6 +48,11 @@ def test_the_job_goes_on_with_the_new_declaration_and_rows_before_the_span_stay(
     told = again(sold, sales(), minutes(20), yes=False)
     assert (told.tables["sales"].counts.changed, told.tables["state"].counts.changed) == (1, 2)
     again(sold, sales(), minutes(20))
+    assert (
+        sold.live("sales")
+        .journal.history(1)[0]
+        .read.endswith("by ann: the prices were wrong; derive: worth: clicks * 2 → clicks * 3")
+    )
     assert plan_change(sold.lakehouse, sales()).verdict == "free"
     sold.click(("ann", 46), ("bob", 58))
     sold.run(sales(), Incremental(advance_to=minutes(90)))
