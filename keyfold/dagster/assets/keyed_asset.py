@@ -27,6 +27,7 @@ from keyfold.dagster.plots import in_one_entry, plot_runs, try_plot
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.run_config import plain_fields
 from keyfold.dagster.run_reports import is_left_to_continuous_run, report_materialization, report_observation
+from keyfold.dagster.table_inputs import PARTITIONED_BY
 from keyfold.dagster.translator import DEFAULT, JOB_TAG, KeyfoldTranslator, described
 from keyfold.journal.records import Progress
 from keyfold.keyed.generation.batch_records import Counts
@@ -147,6 +148,7 @@ def _report_partitions(
 def _spec(shown: JobAssets, table: OutputTable, translator: KeyfoldTranslator) -> dg.AssetSpec:
     job, key = shown.job, translator.get_asset_key
     inputs = [key(name) for name in dict.fromkeys(input_.table for input_ in job.inputs.values())]
+    partitions = shown.partitions if table.name == job.name else None
     is_side = table.name not in (job.name, job.late_table)
     # The lineage is reported with each materialization; a wrong one must fail when definitions load.
     column_lineage(job, table, translator)
@@ -162,11 +164,12 @@ def _spec(shown: JobAssets, table: OutputTable, translator: KeyfoldTranslator) -
             owners=list(shown.owners),
             tags={JOB_TAG: job.name},
             automation_condition=on_checked_events(),
-            partitions_def=shown.partitions.definition if shown.partitions and table.name == job.name else None,
+            partitions_def=partitions.definition if partitions else None,
             freshness_policy=FRESH if table.name == job.name else None,
             metadata={
                 "dagster/table_name": table.name,
                 "dagster/column_schema": column_schema(table.schema, table.key),
+                **({PARTITIONED_BY: partitions.column} if partitions else {}),
             },
         ),
     )

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from keyfold import TIMESTAMP, Input, Lakehouse, Stream, required
-from keyfold.dagster import Keyfold, KeyfoldResource, keyfold_assets
+from keyfold.dagster import JobAssets, Keyfold, KeyfoldResource, Partitions, keyfold_assets
 from keyfold.operators import count, windows
 
 ORDERS = Stream("orders", [required("shop", pa.string(), "Shop"), required("at", TIMESTAMP, "Time")], event_time="at")
@@ -133,3 +133,38 @@ def test_the_value_of_another_asset_is_not_stored(home):
     assert failure_of(materialize(home, [mine]), "mine").startswith(
         "output result is to be stored by keyfold, which only reads"
     )
+
+
+HOURS = Partitions("window_start", every="1h", start="2026-01-01")
+OF_HOURS = {
+    dg.AssetKey("in_hours"): ({"partition_key": "2026-01-01-10:00"}, OPENED),
+    dg.AssetKey("in_two"): ({"tags": {"dagster/asset_partition_range_start": "2026-01-01-09:00",
+                                      "dagster/asset_partition_range_end": "2026-01-01-10:00"}}, OPENED),
+    dg.AssetKey("none"): ({"partition_key": "2026-01-01-11:00"}, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("annotation", [*HOW_TO_READ, DataFrame])
+def test_an_asset_with_partitions_takes_the_rows_of_those_of_its_run_and_one_without_all_rows(home, annotation, spark):
+    def rows_of(rows: Any) -> list[Any]:
+        if annotation is DataFrame:
+            return [tuple(row) for row in rows.select("shop", "orders").collect()]
+        return HOW_TO_READ[annotation](rows)
+
+    def in_hours(orders_per_hour):
+        return sorted(rows_of(orders_per_hour))
+
+    in_hours.__annotations__["orders_per_hour"] = annotation
+    partitioned = dg.asset(partitions_def=HOURS.definition, name="in_hours")(in_hours)
+    whole = dg.asset(name="whole")(in_hours)
+    tables = keyfold_assets(streams=[ORDERS], jobs=[JobAssets(PER_HOUR, partitions=HOURS)])
+    resources = {
+        "keyfold": Keyfold(Lakehouse(home), spark) if annotation is DataFrame else KeyfoldResource(str(home), "local"),
+        "io_manager": dg.mem_io_manager,
+    }
+    definitions = dg.Definitions(assets=[*tables, partitioned, whole], resources=resources)
+    job = definitions.resolve_implicit_global_asset_job_def()
+    for options, rows in OF_HOURS.values():
+        done = job.execute_in_process(asset_selection=[dg.AssetKey("in_hours")], **options)
+        assert done.output_for_node("in_hours") == rows
+    assert job.execute_in_process(asset_selection=[dg.AssetKey("whole")]).output_for_node("whole") == OPENED
