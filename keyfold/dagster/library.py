@@ -14,7 +14,9 @@ from keyfold.dagster.assets.streams import stream_assets
 from keyfold.dagster.automation.schedules import group_schedule
 from keyfold.dagster.automation.sensors import landing_sensor
 from keyfold.dagster.declared import note
-from keyfold.dagster.suites import suite_checks
+from keyfold.dagster.quality import partition_checks
+from keyfold.dagster.suites import read_partition, suite_checks
+from keyfold.dagster.table_inputs import RESOURCE
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.stream import Stream
@@ -69,15 +71,31 @@ def checks_of_job(
     shown: JobAssets, suites: "Mapping[str, Suite]", translator: KeyfoldTranslator = DEFAULT
 ) -> list[dg.AssetChecksDefinition]:
     """Build the checks of a job's tables: one step a table, which evaluates Keyfold's checks and the table's suite."""
-    job = shown.job
+    job, pool = shown.job, f"job_{shown.job.name}"
+    partitions = shown.partitions if partition_checks.ARE_SUPPORTED else None
     suite_of = {
-        table.name: suite_checks(job, table, suites[table.name], translator)
+        table.name: suite_checks(
+            job, table, suites[table.name], translator, partitions if table.name == job.name else None
+        )
         for table in job.tables
         if table.name in suites
     }
+    of_partitions = suite_of.pop(job.name) if partitions is not None and job.name in suite_of else None
     return [
         job_checks(shown, suite_of.pop(job.name, None), translator),
-        *(asset_checks(suite.asset, suite=suite, pool=f"job_{job.name}") for suite in suite_of.values()),
+        *(asset_checks(suite.asset, suite=suite, pool=pool) for suite in suite_of.values()),
+        *(
+            [
+                partition_checks.partition_checks(
+                    of_partitions,
+                    read_partition(job.name, partitions),
+                    required_resource_keys={RESOURCE},
+                    pool=pool,
+                )
+            ]
+            if partitions is not None and of_partitions is not None
+            else []
+        ),
     ]
 
 

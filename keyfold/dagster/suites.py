@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC
 from pathlib import Path
 
 import dagster as dg
@@ -10,8 +11,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from keyfold.dagster.assets.metadata import last_materialization, written_batches
+from keyfold.dagster.partitions.declared import Partitions
 from keyfold.dagster.quality.asset_checks import Read, Scope, SuiteChecks
 from keyfold.dagster.quality.pages import ResultPages
+from keyfold.dagster.quality.partition_checks import ReadPartition, when_updated
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.job.contract import KeyedJob
@@ -24,7 +27,11 @@ from keyfold.suite import Suite
 
 
 def suite_checks(
-    job: KeyedJob, table: OutputTable, suite: Suite, translator: KeyfoldTranslator = DEFAULT
+    job: KeyedJob,
+    table: OutputTable,
+    suite: Suite,
+    translator: KeyfoldTranslator = DEFAULT,
+    partitions: Partitions | None = None,
 ) -> SuiteChecks:
     """Return the checks of a suite on a job's table; they show no value of private columns.
 
@@ -33,6 +40,7 @@ def suite_checks(
         table: one of its tables.
         suite: the suite.
         translator: names the assets.
+        partitions: the table's partitions, of each of which the checks are evaluated.
     """
     return SuiteChecks(
         translator.get_asset_key(table.name),
@@ -40,6 +48,8 @@ def suite_checks(
         read_table(job.name, table, translator),
         masked=_masked_columns(job, table.name),
         data_docs=data_docs,
+        partitions=partitions and partitions.definition,
+        automation_condition=partitions and when_updated(),
     )
 
 
@@ -61,6 +71,20 @@ def read_table(job: str, table: OutputTable, translator: KeyfoldTranslator = DEF
             return None
         files = files_written(lakehouse, job, name, written.generation, written.since, written.until)
         return None if files is None else rows_written(DeltaTable(str(path)).to_pyarrow_dataset().schema, files, key)
+
+    return read
+
+
+def read_partition(table: str, partitions: Partitions) -> ReadPartition:
+    """Return a function that scans the rows of a partition of a job's table."""
+
+    def read(context: dg.AssetCheckExecutionContext, key: str) -> pl.LazyFrame:
+        lakehouse: Lakehouse = context.resources.keyfold.lakehouse
+        window = partitions.definition.time_window_for_partition_key(key)
+        start, end = (bound.astimezone(UTC) for bound in window)
+        return whole_table(lakehouse.table(table)).filter(
+            pl.col(partitions.column).is_between(start, end, closed="left")
+        )
 
     return read
 

@@ -14,6 +14,7 @@ GX's serialised form (`serialised.py`); the table is a lazy frame of Polars (`va
 """
 
 import re
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -61,6 +62,8 @@ class SuiteChecks:
         masked: columns whose values are shown nowhere, or a function that returns them in a run: not in examples, observed values,
             errors or Data Docs.
         data_docs: returns the pages that show validations to people, if there are any.
+        partitions: the asset's partitions, if the checks are evaluated of each (`partition_checks`).
+        automation_condition: when they are evaluated of a partition.
     """
 
     asset: dg.AssetKey
@@ -68,6 +71,8 @@ class SuiteChecks:
     read: Read
     masked: Collection[str] | Callable[[dg.AssetCheckExecutionContext], Collection[str]] = ()
     data_docs: Callable[[dg.AssetCheckExecutionContext], ResultPages] | None = None
+    partitions: dg.PartitionsDefinition | None = None
+    automation_condition: dg.AutomationCondition[Any] | None = None
 
     @cached_property
     def _of_whole_table(self) -> frozenset[str]:
@@ -76,6 +81,17 @@ class SuiteChecks:
     @cached_property
     def specs(self) -> Sequence[dg.AssetCheckSpec]:
         """One spec an expectation."""
+        of_partitions: Any = (
+            {}
+            if self.partitions is None
+            else {"partitions_def": self.partitions, "automation_condition": self.automation_condition}
+        )
+        with warnings.catch_warnings():
+            # Checks of partitions are a preview in Dagster 1.13.
+            warnings.simplefilter("ignore")
+            return self._specs(of_partitions)
+
+    def _specs(self, of_partitions: Mapping[str, Any]) -> Sequence[dg.AssetCheckSpec]:
         return [
             dg.AssetCheckSpec(
                 name,
@@ -87,16 +103,31 @@ class SuiteChecks:
                     "severity": severity_of(expectation),
                     "always_full": name in self._of_whole_table,
                 },
+                **of_partitions,
             )
             for name, expectation in self.expectations.items()
         ]
+
+    def evaluate_rows(
+        self, context: dg.AssetCheckExecutionContext, rows: pl.LazyFrame
+    ) -> Iterator[dg.AssetCheckResult]:
+        """Evaluate the checks that a step selects on rows such as those of a partition, without Data Docs."""
+        checks = [spec for spec in self.specs if spec.key in context.selected_asset_check_keys]
+        outcomes = validate(
+            rows, {spec.name: self.expectations[spec.name] for spec in checks}, masked=self._hidden(context)
+        )
+        for spec in checks:
+            yield _result(spec, outcomes[spec.name], Scope.FULL, None)
+
+    def _hidden(self, context: dg.AssetCheckExecutionContext) -> Collection[str]:
+        return self.masked(context) if callable(self.masked) else self.masked
 
     def evaluate(self, context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         """Evaluate the checks that a step selects."""
         selected = context.selected_asset_check_keys
         specs = [spec for spec in self.specs if spec.key in selected]
         docs = self.data_docs(context) if self.data_docs and specs else None
-        hidden = self.masked(context) if callable(self.masked) else self.masked
+        hidden = self._hidden(context)
         for rows, scope, checks in _reads(context, self.read, specs, self._of_whole_table):
             outcomes = validate(rows, {spec.name: self.expectations[spec.name] for spec in checks}, masked=hidden)
             address = None

@@ -14,6 +14,7 @@ import keyfold
 from keyfold import Input
 from keyfold.dagster import JobAssets, Partitions, keyfold_assets
 from keyfold.dagster.partitions.reports import ROWS, partition_reports
+from keyfold.dagster.quality import partition_checks
 from keyfold.dagster.resources import Keyfold
 from keyfold.journal.audit import Author
 from keyfold.keyed.generation.run_mode import Incremental
@@ -41,17 +42,31 @@ def daily_report() -> None:
     """A plain asset of somebody else's."""
 
 
+@dg.asset(
+    deps=["hourly"],
+    partitions_def=DAYS.definition,
+    automation_condition=dg.AutomationCondition.eager() & dg.AutomationCondition.all_deps_blocking_checks_passed(),
+)
+def checked_report() -> None:
+    """One that waits for the checks of the day."""
+
+
 class Site(Lake):
     """A lakehouse, a code location with the job's assets, and an instance of Dagster."""
 
     def __init__(
-        self, folder: Path, instance: dg.DagsterInstance, job: keyfold.KeyedJob, days: Partitions = DAYS
+        self,
+        folder: Path,
+        instance: dg.DagsterInstance,
+        job: keyfold.KeyedJob,
+        days: Partitions = DAYS,
+        suites: Any = None,
     ) -> None:
         super().__init__(folder)
         self.instance, self.job, self.days = instance, job, days
-        self.assets = keyfold_assets(jobs=[JobAssets(job, partitions=days)])
+        self.assets = keyfold_assets(jobs=[JobAssets(job, partitions=days)], suites=suites)
         self.definitions = dg.Definitions(
-            assets=[dg.AssetSpec("clicks_events"), *self.assets, daily_report],
+            assets=[dg.AssetSpec("clicks_events"), *self.assets, daily_report, checked_report],
             resources={"keyfold": Keyfold(self.lakehouse, LOCAL)},
         )
         self.cursor: Any = None
@@ -65,6 +80,12 @@ class Site(Lake):
         selection = [dg.AssetKey(name) for name in assets or ("hourly", "hourly_late")]
         existing = [key for key in selection if key in job.asset_layer.executable_asset_keys]
         return job.execute_in_process(instance=self.instance, asset_selection=existing, **options)
+
+    def after_check(self, check: dg.AssetCheckKey, asset: str, day: str) -> dg.ExecuteInProcessResult:
+        """Materialize a day of an asset after a check of the day."""
+        job = self.definitions.resolve_implicit_global_asset_job_def()
+        both = job.get_subset(asset_selection={dg.AssetKey(asset)}, asset_check_selection={check})
+        return both.execute_in_process(instance=self.instance, raise_on_error=False, partition_key=day)
 
     def reported(self, asset: str = "hourly") -> list[tuple[str, Any]]:
         """The partitions that were materialized, with their rows, oldest first."""
@@ -85,13 +106,18 @@ class Site(Lake):
             name: value.value for name, value in next(one for one in events if one.partition is None).metadata.items()
         }
 
-    def tick(self, now: datetime) -> int:
-        """How many days of the plain asset Dagster's automation starts at a time."""
+    def tick(self, now: datetime, asset: str = "daily_report") -> int:
+        """How many days of an asset downstream Dagster's automation starts at a time."""
         result = dg.evaluate_automation_conditions(
             self.definitions, self.instance, cursor=self.cursor, evaluation_time=now
         )
         self.cursor = result.cursor
-        return result.get_num_requested(dg.AssetKey("daily_report"))
+        self.requested = {
+            one.key: {str(key) for key in one.true_subset.expensively_compute_partition_keys()}
+            for one in result.results
+            if isinstance(one.key, dg.AssetCheckKey) and one.true_subset.size
+        }
+        return result.get_num_requested(dg.AssetKey(asset))
 
 
 @pytest.fixture
@@ -264,3 +290,39 @@ def test_days_that_the_command_line_computes_again_are_reported_by_the_next_run(
     assert reprocess(site.lakehouse, site.job, SUNDAY, SUNDAY + 3 * DAY, author=author, yes=True, runners=LOCAL).batch
     assert site.materialize().success
     assert ("2026-03-29", 2) in site.reported()[before:]
+
+
+FEW = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "n", "max_value": 2}, "severity": "critical"}
+
+
+@pytest.mark.skipif(not partition_checks.ARE_SUPPORTED, reason="Dagster 1.13 brought checks of partitions")
+@pytest.mark.parametrize("clicks", [1, 3])
+def test_a_suite_is_evaluated_of_each_day_and_holds_back_what_waits_for_it(tmp_path, instance, clicks):
+    site = Site(tmp_path, instance, hourly(), suites={"hourly": {"few": FEW}})
+    check, is_good = dg.AssetCheckKey(dg.AssetKey("hourly"), "few"), clicks == 1
+    site.come(SUNDAY - 2 * DAY)
+    assert site.materialize().success
+    assert site.tick(SUNDAY) == 0
+    site.come(*[SUNDAY - 3 * HOUR] * clicks, SUNDAY)
+    result = site.materialize(raise_on_error=False)
+    # The run has evaluations of what it has written.
+    assert evaluations(result) == {(None, is_good)}
+    assert result.success == is_good
+    # Those of days come with runs of them, in which what waits for a day comes after its checks.
+    assert site.tick(SUNDAY + HOUR, "checked_report") == 1
+    assert site.requested[check] == {"2026-03-27", "2026-03-28"}
+    for day, passes in (("2026-03-27", True), ("2026-03-28", is_good)):
+        of_day = site.after_check(check, "checked_report", day)
+        assert (evaluations(of_day), of_day.success) == ({(day, passes)}, passes)
+        assert bool(of_day.asset_materializations_for_node("checked_report")) == passes
+    site.tick(SUNDAY + HOUR)
+    assert check not in site.requested
+    # A backfill has those of its days in its own run.
+    backfilled = site.materialize(tags=of_range("2026-03-27", "2026-03-28"), raise_on_error=False)
+    assert evaluations(backfilled) == {("2026-03-27", True), ("2026-03-28", is_good)}
+
+
+def evaluations(result: dg.ExecuteInProcessResult) -> set[tuple[str | None, bool]]:
+    return {
+        (check.partition, check.passed) for check in result.get_asset_check_evaluations() if check.check_name == "few"
+    }
