@@ -92,12 +92,22 @@ def seed(
 
 
 def move(
-    job: Job, lakehouse: Lakehouse, param: Parameters = None, partitions: Partitions = None, yes: Yes = False
+    job: Job,
+    lakehouse: Lakehouse,
+    param: Parameters = None,
+    partitions: Partitions = None,
+    from_history: Annotated[
+        bool,
+        typer.Option("--from-history", help="Fill new aggregates of what is open from a replay of all events."),
+    ] = False,
+    yes: Yes = False,
 ) -> None:
     """Move a job's state and tables into a new generation that fits the job's present schemas and parameters."""
     keyed_job = build_live_job(lakehouse, job, param)
     with working(lakehouse, job) as run_arguments:
-        moved = moving.move(lakehouse, keyed_job, partitions, yes=yes, runners=run_arguments["runners"])
+        moved = moving.move(
+            lakehouse, keyed_job, partitions, from_history=from_history, yes=yes, runners=run_arguments["runners"]
+        )
     rows = {"state_rows_before": moved.rows_before, "state_rows": moved.rows, "table_rows": moved.table_rows}
     report({"job": job, "generation": moved.generation.name, **rows, **following(yes)})
 

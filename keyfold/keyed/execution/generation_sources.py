@@ -159,11 +159,11 @@ class StateAfter:
             written_events=record.written_events,
         )
         # Continue the old clock: windows that it closed must not open again.
-        return Beginning(self._parts, seed, record.positions, record.watermark, record.times, old.clock(), table_rows)
+        return Beginning(self.parts, seed, record.positions, record.watermark, record.times, old.clock(), table_rows)
 
     def count_rows(self) -> int:
         """Return the number of rows of the state."""
-        return self._parts.count()
+        return self.parts.count()
 
     def count_table_rows(self, job: KeyedJob) -> dict[str, int]:
         """Return the number of rows of the tables that go along."""
@@ -171,10 +171,11 @@ class StateAfter:
         return {name: count_rows(table) for name, table in tables.items() if table.exists()}
 
     @property
-    def _parts(self) -> "_StateParts":
+    def parts(self) -> "StateParts":
+        """Reads its rows."""
         # Tasks need no more than these of a generation.
         old = self.generation
-        return _StateParts(self.name, old.manifests, files_of(self.record), old.parts)
+        return StateParts(self.name, old.manifests, files_of(self.record), old.parts)
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ class TableRows:
 
 
 @dataclass(frozen=True)
-class _StateParts:
+class StateParts:
     """Reads the rows of a state; a share has whole partitions."""
 
     state: str
@@ -237,7 +238,16 @@ class _StateParts:
     parts: Place
 
     def __call__(self, share: int, shares: int) -> Iterator[pl.DataFrame]:
-        labels = sorted(self.files)[share::shares]
+        for label in self.labels(share, shares):
+            yield from self.of_partition(label)
+
+    def labels(self, share: int, shares: int) -> list[int]:
+        """Return the partitions of a share."""
+        return sorted(self.files)[share::shares]
+
+    def of_partition(self, label: int) -> Iterator[pl.DataFrame]:
+        """Read the rows of a partition, of whole keys at a time."""
+        labels = [label] if label in self.files else []
         with unreadable(self.state):
             for packed in read_manifests(self.manifests, self.files, labels).values():
                 for read in partition_reads(Manifest.unpack(packed), self.parts):

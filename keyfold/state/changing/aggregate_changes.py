@@ -45,15 +45,18 @@ class AggregateChanges:
         """Whether a column of state orders simultaneous events for first and last values: by the columns that aggregates read."""
         return column in self.kept.order
 
+    @property
+    def new_columns(self) -> dict[str, pl.Expr]:
+        """The columns of state that only new ones have, with their values in rows without events."""
+        parts = self.kept.parts
+        of_others = {column for name in parts if name not in self.new for column in parts[name]}
+        return {column: value for name in self.new for column, value in parts[name].items() if column not in of_others}
+
     def converted(self, rows: pl.DataFrame, job: KeyedJob) -> pl.DataFrame:
         """Return rows of the generation's state in the columns of the job's, where those of new aggregates have no events."""
         kinds, of_rows = polars_schema(job.state.schema), self.kept.rows
-        empty = {column: value for name in self.new for column, value in self.kept.parts[name].items()}
         rows = rows.with_columns(
-            pl.when(of_rows).then(value).otherwise(None).alias(column)
-            for column, value in empty.items()
-            # Aggregates have some in common.
-            if column not in rows.columns
+            pl.when(of_rows).then(value).otherwise(None).alias(column) for column, value in self.new_columns.items()
         )
         rows = rows.with_columns(
             _as_struct(pl.col(name), kind, rows.schema[name]).alias(name)

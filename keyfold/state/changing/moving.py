@@ -14,6 +14,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.input_tables import input_tables
 from keyfold.lakehouse import Lakehouse, exclusive, is_table
 from keyfold.runners import Runners
+from keyfold.state.changing.history import check_is_new, with_history
 from keyfold.state.changing.migrating import Change, Changes, Verdict, changes_to, migrate
 from keyfold.state.reading.reader import find_batch
 from keyfold.storage.place import Place
@@ -63,14 +64,24 @@ def plan_change(lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = No
 
 
 def move(
-    lakehouse: Lakehouse, job: KeyedJob, partitions: int | None = None, *, yes: bool = False, runners: Runners
+    lakehouse: Lakehouse,
+    job: KeyedJob,
+    partitions: int | None = None,
+    *,
+    from_history: bool = False,
+    yes: bool = False,
+    runners: Runners,
 ) -> Filled:
     """Move a job's state and tables to a new generation for the changed job, and make it live in one step.
 
     The old generation stays, until `prune`. Without `yes`, it only checks that the move is possible and counts what it would take along.
 
+    Args:
+        partitions: new number of state partitions; None keeps the number.
+        from_history: whether new aggregates of rows of state come from a replay of all events.
+
     Raises:
-        KeyfoldError: nothing has changed, a change needs a refresh (names it), the last run was interrupted, or a run has
+        KeyfoldError: nothing has changed, no aggregate is new that `from_history` could fill, a change needs a refresh (names it), the last run was interrupted, or a run has
             locked the job. The old generation stays live.
     """
     with exclusive(lakehouse.job(job.name), f"job {job.name}"):
@@ -93,9 +104,15 @@ def move(
             raise KeyfoldError(f"job {job.name}: no setting of {live.name} has changed: run the job as usual")
         settings = ", ".join(change.setting for change in plan.changes)
         source = StateAfter(live, complete_batch(live), settings)
+        if from_history:
+            check_is_new(job, live)
         if not yes:
             return Filled(live, source.count_rows(), None, source.count_table_rows(job))
-        moved = fill(runners, lakehouse, job, source, migrate(job, live), partitions=partitions)
+        if not from_history:
+            moved = fill(runners, lakehouse, job, source, migrate(job, live), partitions=partitions)
+        else:
+            with with_history(runners, lakehouse, job, source, migrate(job, live)) as with_replay:
+                moved = fill(runners, lakehouse, job, with_replay, partitions=partitions)
         go_live(lakehouse, moved.generation)
         return moved
 

@@ -7,11 +7,14 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 from keyfold import Input, KeyedJob, Stream, TestHarness, required
 from keyfold import operators as op
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.parameters import WindowShape
+from keyfold.state.changing.aggregate_changes import aggregate_changes
+from keyfold.state.changing.history import filled
 from keyfold.state.changing.migrating import changes_to, migrate
 from keyfold.times import BEGINNING
 from tests.examples import examples
@@ -129,6 +132,26 @@ def played(job: KeyedJob, frames, state=None, since=BEGINNING):
     for frame in frames:
         harness.batch(frame)
     return harness
+
+
+@pytest.mark.parametrize("name", JOBS)
+@examples(40, shrinks=False)
+@given(deliveries(), st.data())
+def test_history_gives_all_of_it(name, frames, data):
+    make, always, possible, _ = JOBS[name]
+    # In one order, so that no ride is late: a replay has the same rows of state then.
+    frames = list(pl.concat(frames).sort("at").iter_slices(5))
+    some: Any = st.sets(st.sampled_from(sorted(possible)))
+    before, after = (
+        always | {aggregate: possible[aggregate] for aggregate in sorted(data.draw(some))} for _ in range(2)
+    )
+    old, new = make(before), make(after)
+    moved_at = data.draw(st.integers(0, len(frames)))
+    stopped, replay = played(old, frames[:moved_at]), played(new, frames[:moved_at])
+    changes = aggregate_changes(new, record_of(old))
+    assert changes is not None
+    state = filled(changes, migrated(old, new, stopped.state), replay.state)
+    assert_frame_equal(state, replay.state, check_row_order=False)
 
 
 def same(value: pl.Expr, other: pl.Expr) -> pl.Expr:

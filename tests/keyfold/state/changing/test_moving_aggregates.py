@@ -5,9 +5,11 @@ import pytest
 
 from keyfold import Input, Stream, required
 from keyfold import operators as op
-from keyfold.errors import IncompatibleState
+from keyfold.errors import IncompatibleState, KeyfoldError
+from keyfold.journal.audit import Author
 from keyfold.keyed.conservation import assert_nothing_lost
 from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
 from tests.lake import LOCAL, Lake
 from tests.shop import HOUR, MINUTE, NOON
@@ -40,8 +42,8 @@ def sold(lake, *sales):
     )
 
 
-def moved(lake, job):
-    return move(lake.lakehouse, job, yes=True, runners=LOCAL)
+def moved(lake, job, **options):
+    return move(lake.lakehouse, job, yes=True, runners=LOCAL, **options)
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -88,3 +90,47 @@ def test_a_run_with_other_aggregates_names_them_and_the_move(lake):
     lake.run(JOBS["totals"](BEFORE))
     with pytest.raises(IncompatibleState, match=r"aggregates: dearest.*keyfold plan w"):
         lake.run(JOBS["totals"](AFTER))
+
+
+@pytest.mark.parametrize("partitions", [None, 3])
+@pytest.mark.parametrize("name", JOBS)
+def test_history_gives_to_what_is_open_what_it_would_have_been(lake, name, partitions):
+    before, after = JOBS[name](BEFORE), JOBS[name](AFTER)
+    sold(lake, ("tea", 0, 3), ("tea", 1, 5), ("tea", 3, 6), ("tea", 70, 4), ("cup", 70, 1))
+    lake.run(before)
+    # Late for all but totals; and not read yet by the move.
+    sold(lake, ("tea", 2, 50))
+    lake.run(before)
+    sold(lake, ("tea", 71, 7), ("cup", 72, 2))
+    moved(lake, after, partitions=partitions, from_history=True)
+    assert not (lake.lakehouse.job("w") / "branches" / "from-history").exists()
+    lake.run(after)
+    lake.run(after, Incremental(advance_to=NOON + 9 * HOUR))
+    assert_nothing_lost(lake.lakehouse, after)
+    rows = {
+        (item, n): (dearest, prices) for item, n, dearest, prices in lake.rows("w", "item", "n", "dearest", "prices")
+    }
+    if "totals" in name:
+        assert rows == {("tea", 6): (50, [3, 5, 50, 6, 4, 7]), ("cup", 2): (2, [1, 2])}
+    else:
+        assert rows == {("tea", 3): (None, None), ("tea", 2): (7, [4, 7]), ("cup", 2): (2, [1, 2])}
+
+
+def test_history_gives_nothing_to_a_row_that_it_would_make_otherwise(lake):
+    before, after = JOBS["totals"](BEFORE), JOBS["totals"](AFTER)
+    sold(lake, ("tea", 0, 3), ("cup", 1, 5))
+    lake.run(before)
+    edit_state(
+        lake.lakehouse, before, Edit(("tea",), {"n": "n + 1"}, Author("ann", "one was lost")), yes=True, runners=LOCAL
+    )
+    moved(lake, after, from_history=True)
+    sold(lake, ("tea", 2, 1), ("cup", 3, 1))
+    lake.run(after)
+    assert lake.rows("w", "item", "n", "dearest") == [("cup", 2, 5), ("tea", 3, 1)]
+
+
+def test_history_is_of_aggregates_that_are_new(lake):
+    sold(lake, ("tea", 0, 3))
+    lake.run(JOBS["totals"](BEFORE))
+    with pytest.raises(KeyfoldError, match="no aggregate is new"):
+        moved(lake, JOBS["totals"]({"n": op.count()}), from_history=True)
