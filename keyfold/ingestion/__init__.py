@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from keyfold.ingestion.ingest_records import IngestCounts, IngestSummary
     from keyfold.ingestion.ingest_settings import QUARANTINE
     from keyfold.ingestion.inspection import (
+        consistent_tables,
         ingest_journal,
         ingest_totals,
         is_unfinished,
         known_files,
         read_topics,
-        settled_tables,
     )
     from keyfold.ingestion.kafka.topic import KafkaTopic
     from keyfold.ingestion.listing import Landing
@@ -32,6 +32,7 @@ __all__ = [
     "IngestSummary",
     "KafkaTopic",
     "Landing",
+    "consistent_tables",
     "ingest_journal",
     "ingest_totals",
     "is_known",
@@ -39,7 +40,6 @@ __all__ = [
     "known_files",
     "read_topics",
     "rebuild",
-    "settled_tables",
 ]
 
 _MODULES = {
@@ -52,7 +52,7 @@ _MODULES = {
         "is_unfinished",
         "known_files",
         "read_topics",
-        "settled_tables",
+        "consistent_tables",
     ),
     "keyfold.ingestion.rebuilding": ("rebuild",),
     "keyfold.ingestion.kafka.topic": ("KafkaTopic",),

@@ -25,8 +25,8 @@ from keyfold.ingestion.segments import Segment, drop_before, merge_segments, ope
 from keyfold.ingestion.split import Split, SplitResult, TopicAccess, WrittenEvents
 from keyfold.ingestion.split_reader import read_split
 from keyfold.ingestion.split_writer import Rejected, conflicting, write_rejects
+from keyfold.journal.records import written_after
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
 from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.reading import read_parquet
@@ -137,17 +137,17 @@ def _record(share: Share, splits: Sequence[Split], results: Sequence[SplitResult
         "events": tuple(events.file for events in written),
         "quarantine": tuple(rejects),
     }
+    last_written, last_files = written_after(
+        before, plan.batch, {name: files for name, files in tables.items() if files}
+    )
     return IngestDone(
         batch=plan.batch,
         run=plan.run,
         finished_at=datetime.now(UTC),
         seconds=time.monotonic() - began,
         tables=tables,
-        # The last batch of each table, for the check that journal and tables agree: a batch without rows makes no commit.
-        last_written=(before.last_written if before else {})
-        | {name: plan.batch for name, files in tables.items() if files},
-        last_files=(before.last_files if before else {})
-        | {name: digest_of(files) for name, files in tables.items() if files},
+        last_written=last_written,
+        last_files=last_files,
         counts=counts,
         totals=(before.totals if before else IngestCounts()) + counts,
         segments=live,

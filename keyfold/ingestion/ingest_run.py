@@ -20,14 +20,14 @@ from keyfold.ingestion.ingest_plans import (
 )
 from keyfold.ingestion.ingest_records import IngestCounts, IngestDone, IngestPlan, IngestSummary
 from keyfold.ingestion.ingest_settings import IngestSettings, fit_events, open_ingest
-from keyfold.ingestion.inspection import ingest_journal, uncommitted
+from keyfold.ingestion.inspection import ingest_journal
 from keyfold.ingestion.kafka.offsets import TopicShare, gone_error
 from keyfold.ingestion.kafka.topic import KafkaTopic, topic_id
 from keyfold.ingestion.known import KnownFiles
 from keyfold.ingestion.listing import Landing, source_name
 from keyfold.ingestion.segments import Segment, missing_segments, rebuild_segments, sweep_segments
 from keyfold.ingestion.split import TopicAccess
-from keyfold.journal.agreement import check_tables
+from keyfold.journal.agreement import check_tables, has_taken_all
 from keyfold.journal.planned_batches import run_batches
 from keyfold.journal.records import Progress
 from keyfold.lakehouse import Lakehouse
@@ -134,7 +134,7 @@ class _Run:
         fit_events(self._stream, settings, opened["events"])
         self._opened = dict(opened)
         record = self.journal.last_done()
-        if record is not None and uncommitted(settings, record, opened):
+        if record is not None and not has_taken_all(record, opened, settings.identity):
             self.commit(record)
 
     def work_on_plans(self) -> None:

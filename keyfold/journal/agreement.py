@@ -12,6 +12,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from keyfold.errors import Damaged, first_line
 from keyfold.journal.journal import D, Journal, P
+from keyfold.journal.records import Done
 from keyfold.lakehouse.commits import committed_digest
 from keyfold.lakehouse.presence import check_files_are_there, empty_entries, take_back
 from keyfold.storage.place import Place, local_path
@@ -111,9 +112,9 @@ def _check_history(table: DeltaTable, application: str, known: int | None, what:
         )
 
 
-def has_taken_all(journal: Journal[P, D], opened: Mapping[str, DeltaTable], identity: str) -> bool:
-    """Whether the tables that `check_tables` opened have the commits of the last batch."""
-    done = journal.last_done()
-    return done is None or all(
-        table.transaction_version(f"{identity}/{name}") == done.last_written.get(name) for name, table in opened.items()
+def has_taken_all(record: Done | None, opened: Mapping[str, DeltaTable], identity: str) -> bool:
+    """Whether opened tables have the commits of a journal's newest commit record, and so of all before it."""
+    return record is None or all(
+        table.transaction_version(f"{identity}/{name}") == record.last_written.get(name)
+        for name, table in opened.items()
     )

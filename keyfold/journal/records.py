@@ -1,11 +1,13 @@
 """Define what plans and commit records of ingest and keyed jobs share, and the progress of a run."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from pydantic import Field
 
 from keyfold.errors import counted
+from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.validation import Record
 
@@ -61,6 +63,21 @@ class Done(Record):
         return ", ".join(
             f"{counted(sum(file.rows for file in files), 'row')} of {name}" for name, files in self.tables.items()
         )
+
+
+def written_after(
+    before: Done | None, batch: int, tables: Mapping[str, Sequence[WrittenFile]]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return `last_written` and `last_files` of a commit record: a batch without rows of a table makes no commit to it.
+
+    Args:
+        before: the record before it.
+        batch: its number.
+        tables: the files of the tables that it commits to.
+    """
+    last_written, last_files = (before.last_written, before.last_files) if before else ({}, {})
+    digests = {name: digest_of(files) for name, files in tables.items()}
+    return last_written | dict.fromkeys(tables, batch), last_files | digests
 
 
 @dataclass(frozen=True)

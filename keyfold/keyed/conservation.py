@@ -14,7 +14,9 @@ from typing import NamedTuple
 import polars as pl
 from deltalake import DeltaTable
 
-from keyfold.keyed.execution.consistent_snapshot import ConsistentSnapshot, consistent_snapshot
+from keyfold.errors import KeyfoldError
+from keyfold.journal.consistent_snapshot import ConsistentSnapshot, consistent_snapshot
+from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.job.contract import KeyedJob
@@ -89,7 +91,7 @@ def check_conservation(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
     """
     generation = live_generation(lakehouse, job.name)
     # Count tables, state and journal at the end of the same batch: otherwise the counts would not add up.
-    end = consistent_snapshot(lakehouse, job, generation) if generation else None
+    end = end_of_run(lakehouse, job, generation) if generation else None
     if generation is None or end is None:
         return Conservation(0, 0, 0, 0, 0)
     record = end.record
@@ -99,8 +101,9 @@ def check_conservation(lakehouse: Lakehouse, job: KeyedJob) -> Conservation:
         input_.table: changes_for(job.name, input_, tables[input_.table], record.positions[input_.table])
         for input_ in job.inputs.values()
     }
+    versions = {name: table.version() for name, table in end.tables.items()}
     _check_files(
-        lakehouse, job, generation, {name: changes.position.version for name, changes in later.items()}, end.versions
+        lakehouse, job, generation, {name: changes.position.version for name, changes in later.items()}, versions
     )
     taken = {name: _taken(input_, tables[input_.table], later[input_.table]) for name, input_ in job.inputs.items()}
     read = sum(taken[name].events for name, input_ in job.inputs.items() if input_.conserved)
@@ -153,6 +156,20 @@ class _Taken(NamedTuple):
     rows: int
     left_out: int
     events: int
+
+
+def end_of_run(lakehouse: Lakehouse, job: KeyedJob, generation: Generation) -> ConsistentSnapshot[KeyedDone] | None:
+    """Return the end of a job's newest run, at which journal, state and tables agree; None before the first batch.
+
+    Raises:
+        KeyfoldError: the last run was interrupted, or a running one does not end in time.
+    """
+    tables = {table.name: generation.table(table.name) for table in job.tables}
+    folder = lakehouse.job(job.name)
+    snapshot = consistent_snapshot(generation.journal, tables, generation.identity, folder, whole_runs=True)
+    if snapshot is not None and not snapshot.is_whole:
+        raise KeyfoldError(f"job {job.name}: its last run was cut off; run it again before counting its events")
+    return snapshot
 
 
 def _taken(input_: Input, table: Place, later: Changes) -> _Taken:
@@ -236,11 +253,11 @@ def events_in_table(table: Place, name: str, job: KeyedJob, version: int) -> int
     return int(rows.select(job.counted_in(name)).collect().item() or 0)
 
 
-def _count_results(generation: Generation, job: KeyedJob, at: ConsistentSnapshot) -> Counter[str]:
+def _count_results(generation: Generation, job: KeyedJob, at: ConsistentSnapshot[KeyedDone]) -> Counter[str]:
     """Return the number of events in each of a job's tables, and in its state."""
     counts = Counter(
         {
-            table.name: _events_in(generation.table(table.name), at.versions[table.name], table.events)
+            table.name: _events_in(generation.table(table.name), at.tables[table.name].version(), table.events)
             for table in job.tables
             if not table.counts_written
         }

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from keyfold import ingestion
 from keyfold.errors import KeyfoldError, first_line
-from keyfold.journal.agreement import has_taken_all
+from keyfold.journal.consistent_snapshot import snapshot_now
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse
 from keyfold.stream import Stream
@@ -65,17 +65,16 @@ def written_by_job(lakehouse: Lakehouse, job: str) -> Written | None:
     last = live.journal.last_done() if live else None
     if live is None or last is None:
         return None
-    tables = {name: DeltaTable(str(live.table(name))) for name in last.total_rows}
-    # Commits follow their commit record: without a newer record, the tables have nothing of a later batch.
-    newest = live.journal.last_done()
-    if newest is None or newest.batch != last.batch or not has_taken_all(live.journal, tables, live.identity):
+    snapshot = snapshot_now(live.journal, {name: live.table(name) for name in last.total_rows}, live.identity)
+    if snapshot is None or not snapshot.is_whole:
         return None
+    last = snapshot.record
     return Written(
         live.name,
         last.batch,
         last.finished_at,
         last.total_events,
-        tables,
+        snapshot.tables,
         last.total_rows,
         {f"late.{job}"},
         last.watermark,
@@ -85,7 +84,7 @@ def written_by_job(lakehouse: Lakehouse, job: str) -> Written | None:
 
 def written_by_ingest(lakehouse: Lakehouse, stream: Stream) -> Written | None:
     """Read what ingest has written for a stream; None before its first batch, and while its tables lack a part of it."""
-    snapshot = ingestion.settled_tables(lakehouse, stream.name)
+    snapshot = ingestion.consistent_tables(lakehouse, stream.name)
     if snapshot is None or not snapshot.is_whole:
         return None
     last, events, quarantine = snapshot.record, f"events.{stream.name}", f"quarantine.{stream.name}"

@@ -70,7 +70,7 @@ def account_for_rows(lakehouse: Lakehouse, stream: Stream) -> Finding:
         if not DeltaTable.is_deltatable(str(table)):
             raise NotFound(f"{table} does not exist; materialize the event table first")
     # All counts are of the same batch, since ingest may run meanwhile.
-    snapshot = ingestion.settled_tables(lakehouse, stream.name)
+    snapshot = ingestion.consistent_tables(lakehouse, stream.name)
     totals = snapshot.record.totals if snapshot else ingestion.IngestCounts()
     versions = [snapshot.tables[name].version() if snapshot else None for name in ("events", "quarantine")]
     accepted, quarantined = (_count_rows(table, version) for table, version in zip(tables, versions, strict=True))

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from keyfold.errors import KeyfoldError, StepFailed, error_in
 from keyfold.journal.planned_batches import run_batches
-from keyfold.journal.records import Progress
+from keyfold.journal.records import Progress, written_after
 from keyfold.keyed.execution.blobs import BLOBS, Handover, handover_for
 from keyfold.keyed.execution.commit import commit, forget, remove_strays, write_changes
 from keyfold.keyed.execution.damage import BatchFailedError
@@ -25,7 +25,6 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.input_tables import input_tables
 from keyfold.keyed.state_parts.manifest import NEVER
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.commits import digest_of
 from keyfold.lakehouse.data_files import WrittenFile
 from keyfold.lakehouse.fail_points import fail_point
 from keyfold.runners import Runners
@@ -208,18 +207,15 @@ def make_done(
     # One arrival per run: `idle_timeout` is compared with gaps between deliveries, and a delivery may take several batches.
     if is_last and any(one.files for one in plan.inputs):
         arrivals = (*arrivals, plan.clock.processing_time)[-_ARRIVALS_KEPT:]
+    last_written, last_files = written_after(before, plan.batch, tables)
     return KeyedDone(
         batch=plan.batch,
         run=plan.run,
         finished_at=datetime.now(UTC),
         seconds=seconds,
         tables=tables,
-        # A batch without rows makes no commit: the check that journal and tables agree needs each table's last batch.
-        last_written={**(before.last_written if before else {}), **dict.fromkeys(tables, plan.batch)},
-        last_files={
-            **(before.last_files if before else {}),
-            **{name: digest_of(files) for name, files in tables.items()},
-        },
+        last_written=last_written,
+        last_files=last_files,
         # The slices of a run share files, which are read completely after the last slice only. If positions advanced
         # earlier, the next plan would skip the rest of these files.
         positions={one.table: one.position for one in plan.inputs} if is_last else (before.positions if before else {}),

@@ -107,7 +107,7 @@ def agreeing_tables(generation: Generation, subject: str, remedy: str) -> tuple[
     """
     tables = {name: generation.table(name) for name in generation.record.table_ids}
     opened = check_tables(generation.journal, tables, generation.ids, generation.identity, subject, remedy)
-    return opened, has_taken_all(generation.journal, opened, generation.identity)
+    return opened, has_taken_all(generation.journal.last_done(), opened, generation.identity)
 
 
 def complete_batch(generation: Generation) -> KeyedDone:

@@ -7,8 +7,10 @@ import pytest
 from deltalake import DeltaTable
 
 from keyfold.errors import KeyfoldError
-from keyfold.keyed.execution import consistent_snapshot as module
-from keyfold.keyed.execution.consistent_snapshot import ConsistentSnapshot, consistent_snapshot
+from keyfold.journal import consistent_snapshot
+from keyfold.journal.consistent_snapshot import ConsistentSnapshot
+from keyfold.keyed.conservation import end_of_run
+from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job_run import run_continuously
 from keyfold.lakehouse import exclusive
@@ -28,31 +30,31 @@ def done(lake, lakehouse):
     return live_generation(lakehouse, JOB.name)
 
 
-def snapshot_of(lakehouse, generation) -> ConsistentSnapshot:
-    snapshot = consistent_snapshot(lakehouse, JOB, generation)
+def snapshot_of(lakehouse, generation) -> ConsistentSnapshot[KeyedDone]:
+    snapshot = end_of_run(lakehouse, JOB, generation)
     assert snapshot is not None
     return snapshot
 
 
 def test_before_the_first_batch_there_is_none(lakehouse):
-    assert consistent_snapshot(lakehouse, JOB, put_generation(lakehouse, JOB.name)) is None
+    assert end_of_run(lakehouse, JOB, put_generation(lakehouse, JOB.name)) is None
 
 
 def test_a_run_that_was_cut_off_is_refused_at_once(lakehouse, done):
     done.journal.write_plans([plan_of(1, "events.clicks", 1)])
     with pytest.raises(KeyfoldError, match="its last run was cut off"):
-        consistent_snapshot(lakehouse, JOB, done)
+        end_of_run(lakehouse, JOB, done)
 
 
 def test_commits_that_are_being_made_and_slices_that_follow_are_waited_for(lakehouse, done, monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    monkeypatch.setattr(consistent_snapshot, "PATIENCE", 0.1)
     # The first of two slices of a run.
     done.journal.write_plans(
         [plan_of(1, "events.clicks", 1, batches=2), plan_of(2, "events.clicks", 1, run=1, batches=2)]
     )
     put_done(done, 1)
     with exclusive(lakehouse.job(JOB.name), "a run"), pytest.raises(KeyfoldError, match="cut off"):
-        consistent_snapshot(lakehouse, JOB, done)
+        end_of_run(lakehouse, JOB, done)
 
 
 def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, done):
@@ -72,8 +74,8 @@ def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, do
                 snapshot = snapshot_of(lakehouse, done)
                 batch, looks = snapshot.record.batch, looks + 1
                 rows = {
-                    name: DeltaTable(str(done.table(name)), version=version).count()
-                    for name, version in snapshot.versions.items()
+                    name: DeltaTable(str(done.table(name)), version=table.version()).count()
+                    for name, table in snapshot.tables.items()
                 }
                 assert rows == snapshot.record.total_rows
                 assert open_events(done, batch) == snapshot.record.open_events
