@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -26,6 +25,7 @@ from keyfold.lakehouse.data_files import STAGED, write_data_file
 from keyfold.lakehouse.merging import merge_files
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runners import Runners
+from keyfold.storage.disk_path import DiskPath
 
 SCHEMA = pa.schema([("account", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("amount", pa.int64())])
 CHANGED = 1_000
@@ -39,7 +39,7 @@ def rows_of(numbers: np.ndarray, batch: int) -> pl.DataFrame:
     return pl.DataFrame({"account": accounts(numbers), "at": times, "amount": numbers + batch})
 
 
-def filled(table: Path, rows: int) -> Path:
+def filled(table: DiskPath, rows: int) -> DiskPath:
     """Make a table with a row for each account."""
     create_table(table, SCHEMA)
     for batch, first in enumerate(range(0, rows, _ROWS_A_FILE)):
@@ -48,14 +48,14 @@ def filled(table: Path, rows: int) -> Path:
     return table
 
 
-def with_leaves(table: Path, rows: pl.DataFrame, batch: int) -> None:
+def with_leaves(table: DiskPath, rows: pl.DataFrame, batch: int) -> None:
     """Merge rows as a run does."""
     staged = write_data_file(rows, table, SCHEMA, STAGED)
     merge_files(Runners("local"), table, [staged], ["account"], "merged", batch, key_hash)
     (table / staged.path).unlink()
 
 
-def with_delta(table: Path, rows: pl.DataFrame, batch: int) -> None:
+def with_delta(table: DiskPath, rows: pl.DataFrame, batch: int) -> None:
     """Merge rows by delta-rs, with the compression that Keyfold writes."""
     properties = WriterProperties(compression="SNAPPY")
     merge = DeltaTable(table).merge(
@@ -66,8 +66,8 @@ def with_delta(table: Path, rows: pl.DataFrame, batch: int) -> None:
 
 def main(rows: int = 1_000_000, rounds: int = 7) -> None:
     """Merge by turns, and print the median of each way's seconds and of the bytes that it wrote."""
-    ways: dict[str, Callable[[Path, pl.DataFrame, int], None]] = {"leaves": with_leaves, "delta-rs": with_delta}
-    folder, chance = Path(tempfile.mkdtemp(prefix="upserts-")), np.random.default_rng(1)
+    ways: dict[str, Callable[[DiskPath, pl.DataFrame, int], None]] = {"leaves": with_leaves, "delta-rs": with_delta}
+    folder, chance = DiskPath(tempfile.mkdtemp(prefix="upserts-")), np.random.default_rng(1)
     try:
         tables = {name: filled(folder / name, rows) for name in ways}
         seconds: dict[str, list[float]] = {name: [] for name in ways}

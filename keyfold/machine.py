@@ -6,8 +6,8 @@ with a process id after a crash or a restart of the machine.
 A browser can reach loopback from any web page. A page whose own name resolves to 127.0.0.1 (DNS rebinding) could also read the
 answers. Its requests have that name as Host, so refusing other names than loopback's stops it.
 
-This module imports no other of Keyfold, since daemons wait on locks before they load anything. `lakehouse.files` has the lock
-of a job, stream or table.
+This module imports no other of Keyfold, since daemons wait on locks before they load anything. `DiskPath.exclusive` has the
+lock of a job, stream or table.
 """
 
 import os

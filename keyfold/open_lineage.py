@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from keyfold.columns import lineage_of, meaning_of
 from keyfold.errors import Misconfigured, first_line
-from keyfold.storage.place import Place, namespace_and_name
+from keyfold.storage.place import Place
 
 _VARIABLES = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
 _NAMESPACE = "OPENLINEAGE_NAMESPACE"
@@ -50,7 +50,7 @@ class Dataset:
         if isinstance(self.place, str):
             namespace, _, name = self.place.rpartition("/")
             return namespace, name
-        return namespace_and_name(self.place)
+        return self.place.catalog_name
 
 
 def is_configured(environment: Mapping[str, str] = os.environ) -> bool:

@@ -24,12 +24,13 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.runs import ingest
 from keyfold.session import SparkSettings, build_session
+from keyfold.storage.disk_path import DiskPath
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.simulation import simulate
 from spark_jobs.streams import RIDE_POINTS
 
 
-def main(folder: Path) -> None:
+def main(folder: DiskPath) -> None:
     settings = SparkSettings.from_environment()
     os.environ["KEYFOLD_ENRICHMENT_OF_A_TEST"] = "from the driver"
     session = build_session(settings)
@@ -38,8 +39,8 @@ def main(folder: Path) -> None:
         "nodes": sorted({tuple(row) for row in session.range(8).repartition(8).mapInArrow(_where, _WHERE).collect()}),
         "rides": _rides(spark, Lakehouse(folder / "home")),
         # By this path each process sees a folder of its own.
-        "not shared": _refused(lambda: spark.spark.check_shared(Path("/proc/self/cwd/mine"))),
-        "not there": _refused(lambda: spark.spark.check_shared(Path("/proc/self/cwd"), writable=False)),
+        "not shared": _refused(lambda: spark.spark.check_shared(DiskPath("/proc/self/cwd/mine"))),
+        "not there": _refused(lambda: spark.spark.check_shared(DiskPath("/proc/self/cwd"), writable=False)),
     }
     shutil.move(folder / "home", folder / "moved")
     told["moved"] = check_conservation(Lakehouse(folder / "moved"), _job()).balanced
@@ -90,4 +91,4 @@ def _refused(action: Callable[[], object]) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(DiskPath(sys.argv[1]))

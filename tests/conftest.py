@@ -14,6 +14,7 @@ import pytest
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.session import SparkSettings, build_session
+from keyfold.storage.disk_path import DiskPath
 from tests.chaos.tally import Tally, lines_of
 from tests.emulators import Emulator, running_azure_store, running_google_store
 from tests.inherited_signals import hear_signals
@@ -149,7 +150,13 @@ def new_home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture
-def lakehouse(new_home: Callable[[str], Lakehouse], request: pytest.FixtureRequest, tmp_path: Path) -> Lakehouse:
+def tmp_path(tmp_path: DiskPath) -> DiskPath:
+    """The test's folder, as the functions behind the public ones take it."""
+    return DiskPath(tmp_path)
+
+
+@pytest.fixture
+def lakehouse(new_home: Callable[[str], Lakehouse], request: pytest.FixtureRequest, tmp_path: DiskPath) -> Lakehouse:
     return new_home("lake") if request.config.getoption("--bucket") else Lakehouse(tmp_path / "home")
 
 

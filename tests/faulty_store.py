@@ -33,10 +33,19 @@ class Fault(Enum):
 
     BUSY = "it is answered with 503 SlowDown, and nothing is done"
     DENIED = "it is answered with 403 AccessDenied, and nothing is done"
+    DELETED = "it is answered with 404 NoSuchKey, and nothing is done"
     SKEWED = "it is answered with 403 RequestTimeTooSkewed, and nothing is done"
     CUT = "the connection ends before anything is done"
     LOST = "it is done, and the connection ends without an answer"
     SLOW = "it is done after `FaultyStore.delay`"
+
+
+_REFUSALS = {
+    Fault.BUSY: (503, b"SlowDown"),
+    Fault.DENIED: (403, b"AccessDenied"),
+    Fault.DELETED: (404, b"NoSuchKey"),
+    Fault.SKEWED: (403, b"RequestTimeTooSkewed"),
+}
 
 
 @dataclass(frozen=True)
@@ -145,12 +154,9 @@ def _proxy(behind: str) -> "_Server":
                 choose, delay = rules[0]
                 fault = choose(request)
                 came.append((request, fault))
-            if fault is Fault.BUSY:
-                self._answer(503, [("Content-Type", "application/xml")], b"<Error><Code>SlowDown</Code></Error>")
-                return
-            if fault in (Fault.DENIED, Fault.SKEWED):
-                code = b"AccessDenied" if fault is Fault.DENIED else b"RequestTimeTooSkewed"
-                self._answer(403, [("Content-Type", "application/xml")], b"<Error><Code>" + code + b"</Code></Error>")
+            if fault in _REFUSALS:
+                status, code = _REFUSALS[fault]
+                self._answer(status, [("Content-Type", "application/xml")], b"<Error><Code>%b</Code></Error>" % code)
                 return
             if fault is Fault.SLOW:
                 time.sleep(delay)

@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from keyfold.lakehouse.files import files_below, second_name
 from keyfold.storage.place import Place, path_below
 from spark_jobs.simulation import SimulationSummary, simulate
 
@@ -21,8 +20,8 @@ def copy_folder(folder: Place, to: Place) -> None:
     if isinstance(folder, Path):
         shutil.copytree(folder, str(to))
         return
-    for file in files_below(folder):
-        second_name(file.path, to / str(path_below(file.path, folder)))
+    for file in folder.files_below():
+        file.path.add_name(to / str(path_below(file.path, folder)))
 
 
 def remove_folder(folder: Place) -> None:

@@ -7,7 +7,7 @@ from keyfold.keyed.generation.batch_records import KeyedDone, KeyedPlan, Planned
 from keyfold.keyed.generation.generation_record import FORMAT, read_record
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.generation.live_record import Entry, changing_live
-from keyfold.lakehouse import Lakehouse, write_json
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.positions import Position
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -18,7 +18,7 @@ def put_generation(
 ) -> Generation:
     """A generation without a batch."""
     folder = lakehouse.job(job) / name
-    write_json(folder / "generation.json", {"job": job, "identity": f"{job} {name}", "format": FORMAT, **record})
+    (folder / "generation.json").write_json({"job": job, "identity": f"{job} {name}", "format": FORMAT, **record})
     if live:
         with changing_live(lakehouse) as entries:
             entries[job] = Entry(generation=name)

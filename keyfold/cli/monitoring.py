@@ -14,11 +14,11 @@ from keyfold.cli.terminal import print_rows
 from keyfold.ingestion import ingest_journal
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.files import write_whole
 from keyfold.lakehouse.presence import check_lakehouse_is_there
 from keyfold.project import project_if_any, project_jobs, project_streams
 from keyfold.runs.health import STALE, Health, sample
 from keyfold.runs.metrics import metrics_of
+from keyfold.storage.disk_path import DiskPath
 
 _COLUMNS = ("name", "kind", "state", "last_run", "watermark", "detail")
 
@@ -88,6 +88,6 @@ def _write_metrics(sampled: Sequence[Health], file: Path) -> None:
 
     # A damaged journal has no metrics; the exit code and the table say so.
     whole = [health for health in sampled if health.state != "damaged"]
-    write_whole(file, metrics_text([metric for health in whole for metric in metrics_of(health)]))
+    DiskPath(file).write_whole(metrics_text([metric for health in whole for metric in metrics_of(health)]))
     # The exporter is another user; there are names and counts in it, and no row.
     file.chmod(0o644)

@@ -26,8 +26,7 @@ from keyfold.errors import OF_THE_DISK, KeyfoldError, first_line
 from keyfold.journal.clock import LOOK_EVERY
 from keyfold.journal.records import Progress
 from keyfold.storage.reachable import check_reachable
-from keyfold.storage.remote_path import StoreError
-from keyfold.storage.store_failures import failure_of_store
+from keyfold.storage.store_failures import StoreError, failure_of_store
 from keyfold.times import BEGINNING, to_iso
 
 AS_JSON = ContextVar("as_json", default=False)

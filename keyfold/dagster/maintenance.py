@@ -15,7 +15,7 @@ from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.generation.going_live import finish_going_live
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.lakehouse import Lakehouse, exclusive, is_table
+from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.maintenance import Maintained, MaintainedTable, maintain
 from keyfold.maintenance.log_trimming import trim_log
 from keyfold.maintenance.one_table import remember_removals
@@ -37,7 +37,7 @@ def maintain_stream(
     tables = tables_of_ingest(lakehouse, stream)
     # A continuous ingest keeps the lock, and records removals itself.
     if is_table(lakehouse.events(stream.name)):
-        with suppress(KeyfoldError), exclusive(lakehouse.ingest(stream.name), f"maintenance of {stream.name}"):
+        with suppress(KeyfoldError), lakehouse.ingest(stream.name).exclusive(f"maintenance of {stream.name}"):
             _remember(retention, tables)
     # Without the lock: ingest only appends, which does not conflict with compaction.
     _maintain(context, retention, lakehouse, tables, translator)
@@ -51,7 +51,7 @@ def maintain_job(
     if retention is None or live_generation(lakehouse, declared.name) is None:
         return
     try:
-        with exclusive(lakehouse.job(declared.name), f"job {declared.name}"):
+        with lakehouse.job(declared.name).exclusive(f"job {declared.name}"):
             finish_going_live(lakehouse, declared.name)
             # Read again under the lock: a full refresh may have replaced the generation.
             generation = live_generation(lakehouse, declared.name)

@@ -18,7 +18,6 @@ from keyfold.dagster.assets.metadata import (
 )
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
 from keyfold.errors import Misconfigured, NotFound
-from keyfold.lakehouse.files import is_held
 from keyfold.project import current_project
 from keyfold.runs.reports_to_dagster import Written
 from keyfold.storage.place import Place
@@ -82,7 +81,7 @@ def is_left_to_continuous_run(context: dg.AssetExecutionContext, lock: Place) ->
 
     Such as a continuous run. A run that somebody started fails with the reason instead.
     """
-    if not (_STARTED_BY & context.run.tags.keys() and is_held(lock)):
+    if not (_STARTED_BY & context.run.tags.keys() and lock.is_held()):
         return False
     context.log.info("another process holds the lock, such as a continuous run: there is nothing to do here")
     return True

@@ -22,7 +22,7 @@ from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.written_files import files_written
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_in_columns, scan_table
-from keyfold.storage.place import Place, local_path
+from keyfold.storage.place import Place
 from keyfold.suite import Suite
 
 
@@ -128,5 +128,5 @@ def _masked_columns(job: KeyedJob, table: str) -> Callable[[dg.AssetCheckExecuti
 def data_docs(context: dg.AssetCheckExecutionContext) -> ResultPages:
     """Return Data Docs in the lakehouse directory; if that is in a bucket, in DAGSTER_HOME, which is on a disk."""
     lakehouse: Lakehouse = context.resources.keyfold.lakehouse
-    home = local_path(lakehouse.home) or Path(os.environ.get("DAGSTER_HOME") or ".keyfold")
+    home = lakehouse.home.local_path or Path(os.environ.get("DAGSTER_HOME") or ".keyfold")
     return ResultPages(home.resolve() / "data_docs", base_url=_UI_URL and f"{_UI_URL.rstrip('/')}/data_docs")

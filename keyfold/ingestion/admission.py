@@ -14,7 +14,7 @@ import polars as pl
 
 from keyfold.ingestion.ingest_records import AdmittedFile
 from keyfold.ingestion.known import KnownFile, read_as_they_are, versions
-from keyfold.ingestion.listing import LandedFile, Listing, cannot_be_read, fingerprint, list_files
+from keyfold.ingestion.listing import LandedFile, Listing, cannot_be_read, list_files
 from keyfold.storage.place import Place
 from keyfold.times import micros
 
@@ -120,7 +120,7 @@ def _admitted(landing: Place, file: LandedFile, denied: dict[str, str]) -> Admit
     digest = file.tag
     if file.refused is None and not digest:
         try:
-            digest = fingerprint(landing / file.path, landing)
+            digest = (landing / file.path).fingerprint(landing)
         except FileNotFoundError:
             return None
         except PermissionError as error:  # a file server may refuse what the mode allows

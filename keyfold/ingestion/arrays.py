@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from keyfold.errors import Damaged, Misconfigured
 from keyfold.lakehouse.checksums import checksum_of, checksum_of_bytes
-from keyfold.lakehouse.files import new_file
-from keyfold.storage.place import Place, local_path
+from keyfold.storage.place import Place
 
 _BYTES = 4 << 30
 _TRIES = 3
@@ -32,7 +31,7 @@ def write_array(path: Place, numbers: Array) -> str:
     Raises:
         OSError: the disk is full or fails.
     """
-    with new_file(path) as file:
+    with path.new_file() as file:
         np.save(file, numbers)
         return checksum_of(file)
 
@@ -51,7 +50,7 @@ def open_array(path: Place, checksum: str = "") -> Array:
         OSError: the file cannot be read.
         DamagedArrayError: the file has another checksum.
     """
-    if (file := local_path(path)) is not None:
+    if (file := path.local_path) is not None:
         return _opened(file, path, checksum)
     for _ in range(_TRIES):
         # Another process may delete the copy before it is opened; once open, it stays readable.

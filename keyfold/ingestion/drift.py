@@ -14,7 +14,6 @@ from keyfold.ingestion.listing import cannot_be_read, list_files
 from keyfold.ingestion.parsing import UnreadableFileError, faults_of_files
 from keyfold.ingestion.parsing.csv_lines import MAX_COLUMNS
 from keyfold.ingestion.parsing.text import READABLE, file_type, open_text
-from keyfold.lakehouse.files import open_for_reading
 from keyfold.storage.place import Place
 from keyfold.stream import FileFormat, Stream
 from keyfold.stream.source import EACH, PLACE, TEXT_OF, Path, name_of, path_of
@@ -120,7 +119,7 @@ def _columns(form: FileFormat, file: Place, landing: Place | None) -> frozenset[
 def _columns_of_parquet(file: Place, landing: Place | None) -> Iterator[frozenset[Path]]:
     import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
 
-    with open_for_reading(file, within=landing) as opened:
+    with file.open_for_reading(within=landing) as opened:
         if not opened.seek(0, os.SEEK_END):  # as ingest reads it
             yield frozenset()
             return

@@ -20,10 +20,9 @@ from keyfold.ingestion.inspection import ingest_journal
 from keyfold.ingestion.segments import Segment, merge_segments, sweep_segments, without_ids, write_segment
 from keyfold.journal.audit import Author, record_edit
 from keyfold.journal.records import Record
-from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.file_changes import FileChange, changes_of, commit_change
-from keyfold.lakehouse.files import names_in, sync_folder, write_durably
 from keyfold.stream import Stream
 
 _PATIENCE = timedelta(seconds=30)
@@ -93,7 +92,7 @@ def rewrites(lakehouse: Lakehouse) -> list[EventRewrite]:
         Damaged: the record of one is damaged.
     """
     try:
-        names = [name for name in names_in(lakehouse.rewrites) if name.endswith(".json")]
+        names = [name for name in lakehouse.rewrites.names() if name.endswith(".json")]
     except FileNotFoundError:
         return []
     read = (_read(lakehouse, name.removesuffix(".json")) for name in names)
@@ -119,7 +118,7 @@ def decide(lakehouse: Lakehouse, rewrite: EventRewrite) -> None:
 def end(lakehouse: Lakehouse, rewrite: EventRewrite) -> None:
     """Remove the record of a call of which nothing is left to do."""
     (lakehouse.rewrites / f"{rewrite.id}.json").unlink(missing_ok=True)
-    sync_folder(lakehouse.rewrites)
+    lakehouse.rewrites.sync_folder()
     fail_point("rewrite: ended")
 
 
@@ -129,7 +128,7 @@ def replacing_files(lakehouse: Lakehouse, stream: str, patience: timedelta = _PA
     Raises:
         Locked: another process holds it.
     """
-    return exclusive(lakehouse.rewrites / stream, f"maintenance of the tables of {stream}", patience=patience)
+    return (lakehouse.rewrites / stream).exclusive(f"maintenance of the tables of {stream}", patience=patience)
 
 
 def unapplied(lakehouse: Lakehouse, stream: str) -> list[EventRewrite]:
@@ -223,7 +222,7 @@ def _apply_to_records(lakehouse: Lakehouse, rewrite: EventRewrite, stream: str) 
 def _note(lakehouse: Lakehouse, rewrite: EventRewrite, stream: str, change: StreamChange | None) -> None:
     """Record what has become of a call in a stream; None takes the stream out of it."""
     # Other processes may note what they did in other streams.
-    with exclusive(lakehouse.rewrites, "a change of events", patience=_PATIENCE):
+    with lakehouse.rewrites.exclusive("a change of events", patience=_PATIENCE):
         if (now := _read(lakehouse, rewrite.id)) is None:
             return
         streams = {name: other for name, other in now.streams.items() if name != stream}
@@ -250,4 +249,4 @@ def _read(lakehouse: Lakehouse, id_: str) -> EventRewrite | None:
 
 
 def _write(lakehouse: Lakehouse, rewrite: EventRewrite) -> None:
-    write_durably(lakehouse.rewrites / f"{rewrite.id}.json", rewrite.model_dump_json().encode())
+    (lakehouse.rewrites / f"{rewrite.id}.json").write_durably(rewrite.model_dump_json().encode())

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from keyfold.errors import KeyfoldError, NotFound
 from keyfold.ingestion.event_rewrites import apply_rewrites
@@ -10,14 +11,14 @@ from keyfold.ingestion.ingest_settings import REBUILD, RECORD
 from keyfold.ingestion.kafka.kafka_settings import PREFIX, KafkaSettings
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.ingestion.listing import Landing
-from keyfold.lakehouse import Lakehouse, exclusive
-from keyfold.storage.place import local_path, to_place
+from keyfold.lakehouse import Lakehouse
+from keyfold.storage.place import to_place
 from keyfold.storage.reachable import check_conditions
 from keyfold.stream import Stream
 
 
 @contextmanager
-def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | str | None) -> Iterator[Landing]:
+def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | Path | str | None) -> Iterator[Landing]:
     """Hold the lock of a stream's ingest, and yield the landing folder or topic, once calls that changed its events are carried out.
 
     Raises:
@@ -27,7 +28,7 @@ def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | str | N
     landing, folder = require_landing(lakehouse, stream, landing), lakehouse.ingest(stream.name)
     check_conditions(folder)
     # One run per stream, not per source: no other run may add events while this one looks up duplicates.
-    with exclusive(folder, f"ingest of {stream.name}"):
+    with folder.exclusive(f"ingest of {stream.name}"):
         if (folder / REBUILD).exists():
             raise KeyfoldError(
                 f"ingest of {stream.name}: a rebuild of its tables is unfinished; finish it with "
@@ -37,7 +38,7 @@ def ingest_lock(lakehouse: Lakehouse, stream: Stream, landing: Landing | str | N
         yield landing
 
 
-def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | str | None) -> Landing:
+def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | Path | str | None) -> Landing:
     """Return the landing folder, after checking that it exists, or the topic.
 
     Raises:
@@ -54,7 +55,7 @@ def require_landing(lakehouse: Lakehouse, stream: Stream, landing: Landing | str
         return landing
     landing = to_place(landing or lakehouse.landing(stream.name)).expanduser().resolve()
     # An empty folder of a bucket does not exist. After a first run that is fine: files that were read may be deleted.
-    is_emptied = local_path(landing) is None and (lakehouse.ingest(stream.name) / RECORD).exists()
+    is_emptied = landing.local_path is None and (lakehouse.ingest(stream.name) / RECORD).exists()
     if not is_emptied and not landing.is_dir():
         raise NotFound(f"the landing folder {landing} does not exist; create it and put files of {stream.name} into it")
     return landing

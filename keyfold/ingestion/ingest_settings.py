@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from keyfold.columns import column
 from keyfold.errors import Damaged, IncompatibleState
 from keyfold.ingestion.duplicates import ENCODING
-from keyfold.lakehouse import Lakehouse, create_table, is_table, read_json, write_json
+from keyfold.lakehouse import Lakehouse, create_table, is_table
 from keyfold.lakehouse.paths import table_schema
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
@@ -109,12 +109,12 @@ def existing_ingest(lakehouse: Lakehouse, stream: str) -> IngestSettings | None:
     if not record.exists():
         return None
     label, remedy = _label(stream), rebuild_remedy(lakehouse, stream)
-    content = read_json(record, remedy, {"format": int})
+    content = record.read_json(remedy, {"format": int})
     if content["format"] != _FORMAT:
         raise IncompatibleState(
             f"{label}: {folder} is of another version of Keyfold (format {content['format']}); {remedy}"
         )
-    content = read_json(record, remedy, {"identity": str, "tables": dict, "fixed": dict})
+    content = record.read_json(remedy, {"identity": str, "tables": dict, "fixed": dict})
     return IngestSettings(
         folder, _tables(lakehouse, stream), content["identity"], content["tables"], content["fixed"], label, remedy
     )
@@ -178,14 +178,13 @@ def _begin(lakehouse: Lakehouse, stream: Stream) -> None:
         "events": create_table(tables["events"], stream.event_schema, is_read_by_version=True),
         "quarantine": create_table(tables["quarantine"], QUARANTINE),
     }
-    write_json(
-        folder / RECORD,
+    (folder / RECORD).write_json(
         {
             "format": _FORMAT,
             "identity": str(uuid.uuid4()),
             "tables": ids,
             "fixed": _immutable(stream),
-        },
+        }
     )
 
 

@@ -16,7 +16,6 @@ from keyfold.errors import Damaged, first_line
 from keyfold.ingestion.erased_names import erased_name, is_erased
 from keyfold.ingestion.ingest_records import AdmittedFile, IngestDone, IngestPlan
 from keyfold.journal import Journal
-from keyfold.lakehouse.files import sweep, write_durably
 from keyfold.lakehouse.reading import read_parquet
 from keyfold.storage.place import Place
 
@@ -180,8 +179,8 @@ class KnownFiles:
     def _store(self, rows: pl.DataFrame, batch: int) -> None:
         content = io.BytesIO()
         rows.write_parquet(content, compression="zstd")
-        sweep(self._folder) if self._folder.is_dir() else None
-        write_durably(self._folder / f"known-{batch:09d}.parquet", content.getvalue())
+        self._folder.sweep() if self._folder.is_dir() else None
+        (self._folder / f"known-{batch:09d}.parquet").write_durably(content.getvalue())
         # Delete old tables only now that the new one is durable.
         for number in self._numbers():
             if number < batch:

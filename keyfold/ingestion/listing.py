@@ -29,10 +29,9 @@ from typing import NamedTuple
 from keyfold.errors import Misconfigured
 from keyfold.ingestion.kafka.topic import KafkaTopic
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.files import files_below, fingerprint
 from keyfold.storage.entries import is_below
-from keyfold.storage.place import Place, is_in_bucket, local_path, path_below, to_place
-from keyfold.storage.remote_path import StoreError
+from keyfold.storage.place import Place, is_in_bucket, path_below, to_place
+from keyfold.storage.store_failures import StoreError
 from keyfold.times import micros
 
 SETTLE = timedelta(seconds=5)
@@ -114,7 +113,7 @@ def list_files(
     Raises:
         OSError: the folder is missing, not a folder, or not readable.
     """
-    if (path := local_path(folder)) is None:
+    if (path := folder.local_path) is None:
         return Listing(tuple(_objects(folder, done_marker)))
     top = os.path.realpath(path)
     files: list[LandedFile] = []
@@ -144,7 +143,7 @@ def cannot_be_read(folder: Place, error: OSError) -> Misconfigured:
 
 def refusal(folder: Place, path: str) -> str | None:
     """Say why a path below a landing folder must not be read; None if it may."""
-    if (here := local_path(folder)) is None:
+    if (here := folder.local_path) is None:
         return None
     # What cannot be opened is the reader's to report.
     with suppress(OSError):
@@ -235,13 +234,13 @@ def is_as_admitted(landing: Place, file: Place, size: int, times: tuple[int, int
         digest: its `fingerprint` then.
     """
     try:
-        if (path := local_path(file)) is None:
-            return fingerprint(file, landing) == digest
+        if (path := file.local_path) is None:
+            return file.fingerprint(landing) == digest
         status = os.stat(path)
         if (status.st_size, status.st_mtime_ns, status.st_ctime_ns) == (size, *times):
             return True
         # A copied or touched file has other times but the same content.
-        return status.st_size == size and fingerprint(file, landing) == digest
+        return status.st_size == size and file.fingerprint(landing) == digest
     except FileNotFoundError:
         return False
     except StoreError:
@@ -251,15 +250,15 @@ def is_as_admitted(landing: Place, file: Place, size: int, times: tuple[int, int
 
 
 def _objects(folder: Place, done_marker: bool) -> Iterator[LandedFile]:
-    objects = {PurePosixPath(file.below): file for file in files_below(folder)}
+    objects = {PurePosixPath(file.below): file for file in folder.files_below()}
     for path, file in sorted(objects.items()):
         if any(map(_is_hidden, path.parts)) or (done_marker and path.name.endswith(DONE)):
             continue
         markers = (path.with_name(_SUCCESS), path.with_name(path.name + DONE))
         marked = any(marker in objects for marker in markers) if done_marker else None
         # If a store gives no tag, size and time are used instead.
-        tag = file.tag or f"{file.bytes}-{file.changed_at}"
-        yield LandedFile(str(path), file.bytes, file.changed_at, file.changed_at, marked, None, tag)
+        tag = file.tag or f"{file.size}-{file.changed_at}"
+        yield LandedFile(str(path), file.size, file.changed_at, file.changed_at, marked, None, tag)
 
 
 def _readable(path: str) -> tuple[str, str | None]:

@@ -22,9 +22,8 @@ from keyfold.ingestion.kafka.offsets import ReadTopic, TopicState
 from keyfold.ingestion.kafka.topic import KafkaTopic, topic_state
 from keyfold.ingestion.listing import Landing, source_name, source_place
 from keyfold.journal.records import Progress
-from keyfold.lakehouse import Lakehouse, exclusive, read_json, write_json
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.fail_points import fail_point
-from keyfold.lakehouse.files import move_file, move_tree, sync_folder
 from keyfold.runners import Runners
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
@@ -56,19 +55,19 @@ def rebuild(
     """
     began = time.monotonic()
     folder = lakehouse.ingest(stream.name)
-    with exclusive(folder, f"ingest of {stream.name}"):
+    with folder.exclusive(f"ingest of {stream.name}"):
         give_up_rewrites(lakehouse, stream.name)
         record = folder / REBUILD
         try:
             if not record.exists():
-                write_json(record, _begun(lakehouse, stream, landing))
-            begun = read_json(record)
+                record.write_json(_begun(lakehouse, stream, landing))
+            begun = record.read_json()
             aside = lakehouse.home / begun["aside"]
             # Recorded before anything is read: a second attempt must not move the new tables aside.
             if not begun["is_moved"]:
                 _move_aside(lakehouse, stream.name, aside)
                 begun["is_moved"] = True
-                write_json(record, begun)
+                record.write_json(begun)
             summaries = [
                 ingest_under_lock(
                     runners or Runners.from_environment(),
@@ -160,7 +159,7 @@ def _move_aside(lakehouse: Lakehouse, stream: str, aside: Place) -> None:
     (aside / "ingest").mkdir(parents=True, exist_ok=True)
     for name, path in (("events", lakehouse.events(stream)), ("quarantine", lakehouse.quarantine(stream))):
         if path.exists():
-            move_tree(path, aside / name, "_delta_log")
+            path.move_tree(aside / name, "_delta_log")
             fail_point("rebuild: one table moved")
     # Names with a dot stay, since the lock or lease is among them. The record of the ingest is moved last: without it, a new ingest
     # would begin and take over the old one's journal.
@@ -169,7 +168,7 @@ def _move_aside(lakehouse: Lakehouse, stream: str, aside: Place) -> None:
         if part.name == REBUILD or part.name.startswith("."):
             continue
         to = aside / "ingest" / part.name
-        move_file(part, to) if part.is_file() else move_tree(part, to, "")
+        part.move_file(to) if part.is_file() else part.move_tree(to, "")
     for changed in (
         folder,
         aside,
@@ -178,5 +177,5 @@ def _move_aside(lakehouse: Lakehouse, stream: str, aside: Place) -> None:
         lakehouse.quarantine(stream).parent,
     ):
         if changed.is_dir():
-            sync_folder(changed)
+            changed.sync_folder()
     fail_point("rebuild: moved")

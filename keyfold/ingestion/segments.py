@@ -15,7 +15,6 @@ import numpy as np
 from keyfold.ingestion.arrays import Array, open_array, write_array
 from keyfold.ingestion.duplicates import Ids, Mask, Numbers, content_columns, event_ids, standing_at
 from keyfold.lakehouse.data_files import PathBelow
-from keyfold.lakehouse.files import files_below
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.reading import read_parquet
 from keyfold.storage.place import Place
@@ -171,7 +170,7 @@ def without_ids(folder: Place, segments: Iterable[Segment], ids: Ids) -> tuple[S
 def missing_segments(folder: Place, segments: Iterable[Segment]) -> list[str]:
     """Return the names of segments that are missing or incomplete."""
     # The size is enough: rows have a fixed width, and files were synced before their names were recorded.
-    sizes = {file.path.name: file.bytes for file in files_below(folder)}
+    sizes = {file.path.name: file.size for file in folder.files_below()}
     return [segment.name for segment in segments if sizes.get(segment.name) != segment.bytes]
 
 

@@ -15,7 +15,7 @@ from keyfold.journal.journal import D, Journal, P
 from keyfold.journal.records import Done
 from keyfold.lakehouse.commits import committed_digest
 from keyfold.lakehouse.presence import check_files_are_there, empty_entries, take_back
-from keyfold.storage.place import Place, local_path
+from keyfold.storage.place import Place
 from keyfold.storage.store_failures import failure_of_store
 
 
@@ -98,7 +98,7 @@ def check_tables(
             )
     for name, path in tables.items():
         # Only on a disk: in an object store a listing costs a request, and the conservation check does it.
-        if local_path(path) is not None:
+        if path.local_path is not None:
             check_files_are_there(path, opened[name], f"{where}: its table {name}", remedy)
     return opened
 

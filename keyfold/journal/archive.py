@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from keyfold.errors import Damaged, first_line
-from keyfold.lakehouse.files import names_in, write_durably
 from keyfold.lakehouse.reading import read_parquet
 from keyfold.storage.place import Place
 
@@ -53,8 +52,8 @@ def add_to_archive(folder: Place, rows: Sequence[Mapping[str, Any]]) -> None:
         added, newest = _joined(folder, added, newest)
     content = io.BytesIO()
     added.write_parquet(content, compression="zstd", statistics=False)
-    write_durably(folder / newest.name, content.getvalue())
-    for name in names_in(folder):
+    (folder / newest.name).write_durably(content.getvalue())
+    for name in folder.names():
         # Those of which the new file has the rows: also after a crash before their removal.
         if (match := _NAME.fullmatch(name)) and newest.name != name and newest.first <= int(match[1]):
             (folder / name).unlink(missing_ok=True)
@@ -97,7 +96,7 @@ def _last_of_size(segments: Sequence[_Segment], newest: _Segment) -> list[_Segme
 def _segments(folder: Place) -> list[_Segment]:
     """Return the files of an archive by their first batch, without those whose rows another one has."""
     try:
-        named = [match for name in names_in(folder) if (match := _NAME.fullmatch(name))]
+        named = [match for name in folder.names() if (match := _NAME.fullmatch(name))]
     except FileNotFoundError:
         return []
     segments = sorted((_Segment(int(match[1]), int(match[2])) for match in named), key=lambda one: (one[0], -one[1]))

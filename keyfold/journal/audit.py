@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
-from keyfold.lakehouse import Lakehouse, create_table, exclusive, is_table
+from keyfold.lakehouse import Lakehouse, create_table, is_table
 from keyfold.lakehouse.commits import append_files, committed_batch
 from keyfold.lakehouse.data_files import write_data_file
 from keyfold.lakehouse.file_changes import commit_change, forget, prepare_change, rows_with_positions
@@ -75,7 +75,7 @@ def record_edit(
     """
     table = lakehouse.monitoring("edits")
     # Wait for the lock: other jobs may be committing an entry.
-    with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
+    with table.parent.exclusive("monitoring", patience=timedelta(seconds=30)):
         create_table(table, EDITS)
         if at is not None and scan_table(table).filter(pl.col("at") == at).head(1).collect().height:
             return
@@ -119,7 +119,7 @@ def mask_in_edits(lakehouse: Lakehouse, values: Mapping[str, Sequence[str]], *, 
         return keys if hidden == recorded else json.dumps(hidden)
 
     masked = pl.col("keys").map_elements(mask, pl.String)
-    with exclusive(table.parent, "monitoring", patience=timedelta(seconds=30)):
+    with table.parent.exclusive("monitoring", patience=timedelta(seconds=30)):
         entries = rows_with_positions(table, masked != pl.col("keys"), ())
         if yes:
             if entries.height:

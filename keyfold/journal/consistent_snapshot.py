@@ -9,7 +9,6 @@ from deltalake import DeltaTable
 
 from keyfold.journal.agreement import has_taken_all
 from keyfold.journal.journal import D, Journal, P
-from keyfold.lakehouse.files import is_held
 from keyfold.storage.place import Place
 
 PATIENCE = 60.0
@@ -72,7 +71,7 @@ def consistent_snapshot(
     until = time.monotonic() + PATIENCE
     while True:
         # The lock before the record: if the run ended in between, an older record would look like one that was cut off.
-        is_running = is_held(lock)
+        is_running = lock.is_held()
         snapshot = snapshot_now(journal, tables, identity)
         if snapshot is None:
             return None

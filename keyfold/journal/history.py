@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from keyfold.errors import Damaged
-from keyfold.lakehouse.files import write_durably
 from keyfold.storage.place import Place
 
 HISTORY = 2_000
@@ -55,7 +54,7 @@ def add_to_history(path: Place, batches: Iterable[PastBatch]) -> None:
     # Damaged lines stay, so that a check finds them: they describe old batches, and stop no run.
     damaged = [line for line, batch in lines.items() if batch is None]
     kept = [*damaged, *(by_batch[batch] for batch in sorted(by_batch)[-HISTORY:])]
-    write_durably(path, "".join(f"{line}\n" for line in kept).encode())
+    path.write_durably("".join(f"{line}\n" for line in kept).encode())
 
 
 def _lines(path: Place) -> list[str]:

@@ -12,7 +12,6 @@ from keyfold.journal.records import Done, Plan
 from keyfold.journal.sealed import sealed, unsealed
 from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.fail_points import fail_point
-from keyfold.lakehouse.files import names_in, replace, sweep, sync_folder, tag_of, write_durably, write_once
 from keyfold.storage.lease import check_held
 from keyfold.storage.place import Place
 from keyfold.times import to_iso
@@ -104,17 +103,17 @@ class Journal(Generic[P, D]):
         Raises:
             OSError: the disk is full or fails; the run is not planned then.
         """
-        sweep(self.folder)
+        self.folder.sweep()
         # Plans of an interrupted planning were never used. They are replaced, and never removed: a run that has lost its lease
         # might remove the plans of its successor.
         strays = {number for number in self._numbers("plan") if number >= plans[0].batch}
-        tags = {number: tag_of(self.path(number, "plan")) for number in strays}
+        tags = {number: self.path(number, "plan").tag() for number in strays}
         fail_point("plan: before")
         # Last to first: `pending` starts at the first plan, so incomplete plans of a run do not count.
         for number, plan in enumerate(reversed(plans)):
             if number:
                 fail_point("plan: one of several")
-            replace(self.path(plan.batch, "plan"), _as_bytes(plan), tags.get(plan.batch, ""))
+            self.path(plan.batch, "plan").replace_content(_as_bytes(plan), tags.get(plan.batch, ""))
         fail_point("plan: after")
 
     def withdraw(self) -> None:
@@ -123,7 +122,7 @@ class Journal(Generic[P, D]):
             check_held()
             # Without its first plan, which is written last, a run does not count.
             self.path(pending[0].batch, "plan").unlink()
-            sync_folder(self.folder)
+            self.folder.sync_folder()
 
     def write_done(self, done: D) -> None:
         """Write the commit record of a batch, which commits it.
@@ -133,15 +132,15 @@ class Journal(Generic[P, D]):
             KeyfoldError: another run has committed the batch; the results of that run count.
         """
         fail_point("done: before")
-        write_once(self.path(done.batch, "done"), _as_bytes(done))
+        self.path(done.batch, "done").write_once(_as_bytes(done))
         fail_point("done: after")
 
     def amend(self, plans: Sequence[P], dones: Sequence[D]) -> None:
         """Replace records of committed batches, the commit records first, without changing the results they describe."""
         for done in dones:
-            write_durably(self.path(done.batch, "done"), _as_bytes(done))
+            self.path(done.batch, "done").write_durably(_as_bytes(done))
         for plan in plans:
-            write_durably(self.path(plan.batch, "plan"), _as_bytes(plan))
+            self.path(plan.batch, "plan").write_durably(_as_bytes(plan))
 
     def read_record(self, name: str, record: type[R]) -> R | None:
         """Read a record that belongs to no batch; None if there is none.
@@ -159,7 +158,7 @@ class Journal(Generic[P, D]):
         number = 0
         with suppress(FileNotFoundError, ValueError):
             number = unsealed((self.folder / name).read_bytes())[1] + 1
-        write_durably(self.folder / name, sealed(record.model_dump_json().encode(), number))
+        (self.folder / name).write_durably(sealed(record.model_dump_json().encode(), number))
 
     def compact(self, archive: Callable[[Sequence[tuple[P | None, D]]], None] | None = None) -> None:
         """Replace records of old batches by a line each, so that the journal's size is bounded.
@@ -182,7 +181,7 @@ class Journal(Generic[P, D]):
             # They may be gone: an earlier attempt may have been killed between the two removals.
             self.path(batch, "plan").unlink(missing_ok=True)
             self.path(batch, "done").unlink(missing_ok=True)
-        sync_folder(self.folder)
+        self.folder.sync_folder()
         fail_point("journal: old records removed")
 
     def kept(self) -> list[int]:
@@ -222,7 +221,7 @@ class Journal(Generic[P, D]):
     def _numbers(self, kind: str) -> list[int]:
         suffix = _SUFFIX[kind]
         try:
-            return sorted(int(name[:9]) for name in names_in(self.folder) if name.endswith(suffix))
+            return sorted(int(name[:9]) for name in self.folder.names() if name.endswith(suffix))
         except FileNotFoundError:
             return []
 

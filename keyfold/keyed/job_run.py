@@ -25,7 +25,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.lookups import KeptLookups
 from keyfold.keyed.plans.input_tables import LastPlanned, input_tables, produced_until, wait_for_news
 from keyfold.keyed.plans.planning import PlannedRun, RunBounds, plan_run
-from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.times import in_utc
 
@@ -167,7 +167,7 @@ def _opened(
     with damage_diagnosed(lakehouse, job):
         # Before the lock is taken, which creates the job's folder.
         check_inputs_exist(lakehouse, job)
-        with exclusive(lakehouse.job(job.name), f"job {job.name}"):
+        with lakehouse.job(job.name).exclusive(f"job {job.name}"):
             yield _Run(runners, lakehouse, job, generation_of_run(runners, lakehouse, job, mode), mode.name, options)
 
 

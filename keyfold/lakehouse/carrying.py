@@ -19,7 +19,6 @@ from keyfold.errors import IncompatibleState, Locked
 from keyfold.lakehouse.commits import make_durable, statistics_of
 from keyfold.lakehouse.data_files import STAGED
 from keyfold.lakehouse.fail_points import fail_point
-from keyfold.lakehouse.files import files_below, remove_tree, second_name, sync_folder
 from keyfold.lakehouse.paths import is_table
 from keyfold.lakehouse.positions import moved_to, moving, position_at
 from keyfold.lakehouse.reading import data_file_paths, parquet_file
@@ -58,7 +57,7 @@ def carry_rows(source: Place, target: Place) -> int:
         check_held()
         left_out = {field.name for field in _schema(delta)} - {field.name for field in _schema(into)}
         into.create_write_transaction(_additions(delta, names, left_out), mode="append", schema=into.schema())
-        sync_folder(target / "_delta_log")
+        (target / "_delta_log").sync_folder()
     return delta.count()
 
 
@@ -85,10 +84,10 @@ def replace_rows(source: Place, target: Place, taken: Mapping[str, int | None], 
         )
     if moved_to(target, position) is None:
         # Rows that the replaced application staged for its upserts.
-        remove_tree(target / STAGED, missing_ok=True)
+        (target / STAGED).remove_tree(missing_ok=True)
     names = {path: path for path in map(unquote, delta.get_add_actions()["path"].to_pylist())}
     # Its own staged rows too, which commit records name.
-    staged = (f"{STAGED}/{file.below}" for file in files_below(source / STAGED))
+    staged = (f"{STAGED}/{file.below}" for file in (source / STAGED).files_below())
     _link(source, target, names | {path: path for path in staged})
     fail_point("going live: files linked")
     additions = _additions(delta, names)
@@ -121,10 +120,10 @@ def _link(source: Place, target: Place, names: Mapping[str, str]) -> None:
     for path, name in names.items():
         # An earlier call may have linked it. In a bucket it is copied, which may be repeated.
         with suppress(FileExistsError):
-            second_name(source / path, target / name)
+            (source / path).add_name(target / name)
     # A set: files of one folder need a single sync, before the commit that names them.
     for folder in {(target / name).parent for name in names.values()}:
-        sync_folder(folder)
+        folder.sync_folder()
 
 
 def _renamed(path: str) -> str:

@@ -18,11 +18,10 @@ from deltalake.transaction import AddAction, RemoveAction
 from keyfold.errors import Damaged, Locked
 from keyfold.lakehouse.checksums import checksum_of_bytes
 from keyfold.lakehouse.data_files import WrittenFile
-from keyfold.lakehouse.files import sync_file, sync_folder
 from keyfold.lakehouse.log_changes import DataFile
 from keyfold.lakehouse.presence import named_files
 from keyfold.storage.lease import check_held
-from keyfold.storage.place import Place, local_path
+from keyfold.storage.place import Place
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """For commits outside of runs: log checkpoints and log clean-up come with the commits of runs."""
@@ -207,11 +206,11 @@ def make_durable(table: Place, read: int) -> None:
         table: the folder of the table that was committed to.
         read: its version before. All later entries are synced, as others may have committed too.
     """
-    if local_path(table) is None:
+    if table.local_path is None:
         return
     log = table / "_delta_log"
     # Up to the first that is not there: to ask Delta for the newest version would list the whole log.
     with suppress(FileNotFoundError):
         for version in count(read + 1):
-            sync_file(log / f"{version:020d}.json")
-    sync_folder(log)
+            (log / f"{version:020d}.json").sync_file()
+    log.sync_folder()

@@ -13,7 +13,6 @@ import polars as pl
 import pyarrow as pa
 from pydantic import AfterValidator, Field
 
-from keyfold.lakehouse.files import new_file
 from keyfold.storage.place import Place, stays_below
 from keyfold.times import ISO_FORMAT, to_iso
 from keyfold.validation import Record
@@ -73,7 +72,7 @@ def write_data_file(
     frame = frame.select(schema.names)
     path = _new_path(folder, leaf)
     # Snappy is the compression that Spark writes by default.
-    with new_file(table / path) as file, _faults_of_the_disk(table / path):
+    with (table / path).new_file() as file, _faults_of_the_disk(table / path):
         frame.write_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
         size = file.seek(0, os.SEEK_END)
     spans = {
@@ -98,7 +97,7 @@ def write_rows(rows: pl.LazyFrame, table: Place, schema: pa.Schema) -> WrittenFi
     import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
 
     path = _new_path()
-    with new_file(table / path) as file, _faults_of_the_disk(table / path):
+    with (table / path).new_file() as file, _faults_of_the_disk(table / path):
         rows.select(schema.names).sink_parquet(file, compression="snappy", row_group_size=ROWS_A_GROUP)
         size = file.seek(0, os.SEEK_END)
         # Row count and statistics come from the footer, since the streamed rows are no longer in memory.

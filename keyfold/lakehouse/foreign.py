@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyarrow import types
 
 from keyfold.errors import KeyfoldError
-from keyfold.storage.place import Place, local_path, path_below
+from keyfold.storage.place import Place, path_below
 from keyfold.times import nanoseconds_beyond
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def check_no_link_leads_out(folder: Place, files: Iterable[Place]) -> None:
         KeyfoldError: a file is outside.
     """
     # Buckets have no links that leave a folder.
-    if local_path(folder) is None:
+    if folder.local_path is None:
         return
     root = folder.resolve()
     for file in files:

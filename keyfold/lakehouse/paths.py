@@ -21,6 +21,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from deltalake import DeltaTable, Schema
 
 from keyfold.columns import COMMENT, describe
 from keyfold.errors import Misconfigured, NotFound
-from keyfold.storage.place import Place, local_path, to_place
+from keyfold.storage.place import Place, to_place
 
 
 @dataclass(frozen=True, init=False)
@@ -43,7 +44,7 @@ class Lakehouse:
 
     Example:
         >>> Lakehouse("s3a://lake/home").events("rides")
-        ObjectPath('s3a://lake/home/events/rides')
+        BucketPath('s3a://lake/home/events/rides')
     """
 
     home: Place
@@ -51,7 +52,7 @@ class Lakehouse:
     beside: Mapping[str, Place] = field(default_factory=dict, hash=False)
     source: "Lakehouse | None" = None
 
-    def __init__(self, home: Place | str) -> None:
+    def __init__(self, home: Path | Place | str) -> None:
         """Check the lakehouse directory.
 
         Args:
@@ -204,14 +205,14 @@ def _as_in_delta(field: pa.Field) -> pa.Field:
     return field.with_nullable(True).with_metadata({COMMENT: comment.encode()} if comment else {})
 
 
-def _home_of(text: Place | str) -> Place:
+def _home_of(text: Path | Place | str) -> Place:
     """Check a lakehouse directory, and make its path absolute: Delta's library and Spark must open the same one.
 
     Raises:
         Misconfigured: the URL has another scheme, or the path has characters that Delta's library or Spark misread.
     """
     place = to_place(text)
-    if (path := local_path(place)) is not None:
+    if (path := place.local_path) is not None:
         if re.search(r"%[0-9A-Fa-f]{2}|\\", str(path)):
             raise Misconfigured(
                 f"the lakehouse directory {text} must not contain \\ or % before two hexadecimal digits, since Delta's library "

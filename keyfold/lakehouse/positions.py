@@ -20,7 +20,6 @@ from deltalake.exceptions import DeltaError
 from pydantic import ValidationError
 
 from keyfold.errors import Damaged
-from keyfold.lakehouse.files import names_in, read_json, write_json
 from keyfold.lakehouse.presence import damaged_entry
 from keyfold.storage.place import Place
 from keyfold.validation import Record
@@ -91,7 +90,7 @@ def remembered(table: Place) -> Place:
 
 def remember_position(table: Place) -> None:
     """Record a table's newest position, so that the loss of its newest log entries is found. Only one process at a time may write both."""
-    write_json(remembered(table), position_at(table, newest_version(table)).model_dump())
+    remembered(table).write_json(position_at(table, newest_version(table)).model_dump())
 
 
 def check_remembered(table: Place) -> None:
@@ -102,7 +101,7 @@ def check_remembered(table: Place) -> None:
     """
     record = remembered(table)
     try:
-        position = Position.model_validate(read_json(record))
+        position = Position.model_validate(record.read_json())
     except ValidationError:
         raise Damaged(f"{record} is damaged; restore it from a backup, with the table that it belongs to") from None
     check_position(table, position)
@@ -171,7 +170,7 @@ def _actions(content: bytes) -> list[dict[str, Any]]:
 
 def newest_version(table: Place) -> int:
     """Return the newest version for which a table's log has an entry or a checkpoint; -1 for an empty log."""
-    named = map(_NAMED.match, sorted(names_in(table / "_delta_log"), reverse=True))
+    named = map(_NAMED.match, sorted((table / "_delta_log").names(), reverse=True))
     return next((int(name[1]) for name in named if name), -1)
 
 

@@ -9,10 +9,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from keyfold.errors import Damaged, NotFound
-from keyfold.lakehouse.files import files_below, sync_folder
 from keyfold.lakehouse.paths import Lakehouse
 from keyfold.storage.lease import check_held
-from keyfold.storage.place import Place, local_path
+from keyfold.storage.place import Place
 from keyfold.storage.store_failures import failure_of_store
 
 _SHOWN = 3
@@ -27,12 +26,12 @@ def check_lakehouse_is_there(lakehouse: Lakehouse) -> None:
         NotFound: the directory does not exist, or has no files of a lakehouse.
         Damaged: a folder cannot be read.
     """
-    home, is_local, files = lakehouse.home, local_path(lakehouse.home) is not None, 0
+    home, is_local, files = lakehouse.home, lakehouse.home.local_path is not None, 0
     try:
         for name in _FOLDERS:
             # In landing folders, producers may do what they like: who reads them reports what cannot be read there.
             is_ours = name != LANDING
-            for _ in files_below(home / name, None if is_ours else lambda _: None):
+            for _ in (home / name).files_below(None if is_ours else lambda _: None):
                 files += 1
                 # Path.glob passes over folders that it cannot read: look into each. A store refuses a listing by itself.
                 if not (is_local and is_ours):
@@ -97,9 +96,9 @@ def check_files_are_there(table: Place, delta: DeltaTable, whose: str, remedy: s
 
 
 def _sizes(table: Place, named: Mapping[str, int]) -> dict[str, int]:
-    if (folder := local_path(table)) is None:
+    if (folder := table.local_path) is None:
         # In a store one request lists a thousand files; `stat` would be a request for each.
-        return {file.below: file.bytes for file in files_below(table)}
+        return {file.below: file.size for file in table.files_below()}
     sizes: dict[str, int] = {}
     for path in named:
         try:
@@ -160,7 +159,7 @@ def take_back(table: Place, version: int) -> None:
     check_held()
     log = table / "_delta_log"
     (log / f"{version:020d}.json").unlink()
-    sync_folder(log)
+    log.sync_folder()
 
 
 def _checkpoint(log: Place) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -9,9 +10,8 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from keyfold.lakehouse.files import open_for_reading
 from keyfold.lakehouse.paths import Lakehouse
-from keyfold.storage.place import Place, as_source
+from keyfold.storage.place import Place, to_place
 from keyfold.times import ISO_FORMAT
 
 if TYPE_CHECKING:
@@ -50,19 +50,19 @@ def read_table(lakehouse: Lakehouse, name: str) -> pl.LazyFrame:
     return scan_table(lakehouse.table(name))
 
 
-def scan_table(path: Place) -> pl.LazyFrame:
+def scan_table(path: Path | Place | str) -> pl.LazyFrame:
     """Scan a Delta table lazily, such as `lakehouse.table("visits")` or `lakehouse.events("clicks")`.
 
     Example:
         >>> from tempfile import mkdtemp
-        >>> from pathlib import Path
         >>> from deltalake import write_deltalake
-        >>> folder = Path(mkdtemp())
+        >>> folder = mkdtemp()
         >>> write_deltalake(folder, pl.DataFrame({"user": ["ann"]}).to_arrow())
         >>> scan_table(folder).collect().rows()
         [('ann',)]
     """
-    return scan_files(path, data_file_paths(path))
+    table = to_place(path)
+    return scan_files(table, data_file_paths(table))
 
 
 def scan_files(path: Place, files: Sequence[Place]) -> pl.LazyFrame:
@@ -141,9 +141,9 @@ def parquet_file(path: Place) -> Iterator["pq.ParquetFile"]:
     """Open a file for reading its footer and single row groups."""
     import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
 
-    with open_for_reading(path) as opened, pq.ParquetFile(opened) as file:
+    with path.open_for_reading() as opened, pq.ParquetFile(opened) as file:
         yield file
 
 
 def _source(files: Place | Sequence[Place]) -> Any:
-    return [as_source(file) for file in files] if isinstance(files, Sequence) else as_source(files)
+    return [file.as_source() for file in files] if isinstance(files, Sequence) else files.as_source()

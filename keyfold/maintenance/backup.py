@@ -21,13 +21,12 @@ from deltalake.exceptions import DeltaError
 from keyfold.errors import Damaged, KeyfoldError, Misconfigured, NotFound, in_few_lines
 from keyfold.ingestion.event_rewrites import changes_of_events
 from keyfold.keyed.generation.live_record import LIVE
-from keyfold.lakehouse import Lakehouse, exclusive
-from keyfold.lakehouse.files import files_below, new_file, open_found, sweep, sync_folder, write_once
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.presence import check_lakehouse_is_there
 from keyfold.maintenance.backup_parts import files_of, parts_of
 from keyfold.maintenance.checking import check
-from keyfold.storage.entries import NoRegularFileError, OtherEntry
-from keyfold.storage.place import FoundFile, Place, found_at, path_below, stays_below
+from keyfold.storage.entries import ListedFile, NoRegularFileError, OtherEntry
+from keyfold.storage.place import Place, path_below, stays_below
 
 _TRIES = 10
 _COPIES_AT_ONCE = 8
@@ -85,9 +84,9 @@ def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
     if path_below(to, lakehouse.home) is not None:
         raise Misconfigured(f"{to} is inside the lakehouse {lakehouse.home}: give a folder outside of it")
     name, content = f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-%fZ}", to / "content"
-    with exclusive(to, "a backup"), exclusive(lakehouse.backup, "a backup"):
-        sweep(content)
-        there, earlier = {file.path.name for file in files_below(content)}, backups_in(to)
+    with to.exclusive("a backup"), lakehouse.backup.exclusive("a backup"):
+        content.sweep()
+        there, earlier = {file.path.name for file in content.files_below()}, backups_in(to)
         last = _read(to, earlier[-1]) if earlier else []
         known = {file[:4]: file for file in last if file.digest in there}
         parts_of(lakehouse)  # raises before everything is looked at
@@ -106,8 +105,8 @@ def back_up(lakehouse: Lakehouse, to: Place) -> Backup:
             )
         files = sorted(copy.files.values())
         content.mkdir(parents=True, exist_ok=True)
-        sync_folder(content)
-        write_once(to / "backups" / f"{name}{_LIST}", gzip.compress(json.dumps(files).encode(), mtime=0))
+        content.sync_folder()
+        (to / "backups" / f"{name}{_LIST}").write_once(gzip.compress(json.dumps(files).encode(), mtime=0))
     new = {file.digest: file.bytes for file in files if file.digest not in there}
     if lost := [*damage, *copy.unreadable]:
         raise Damaged(
@@ -134,10 +133,10 @@ def restore(folder: Place, lakehouse: Lakehouse, name: str | None = None) -> Bac
     if name not in names:
         raise NotFound(f"{folder} has no backup {name or 'yet'}; backups there: {', '.join(names) or 'none'}")
     # A hidden file is the lock of an earlier run.
-    if any(not file.path.name.startswith(".") for file in files_below(lakehouse.home)):
+    if any(not file.path.name.startswith(".") for file in lakehouse.home.files_below()):
         raise Misconfigured(f"{lakehouse.home} is not empty: restore to another directory, or move this one aside")
     files, content = _read(folder, name), folder / "content"
-    there = {file.below: file for file in files_below(content)}
+    there = {file.below: file for file in content.files_below()}
 
     def write(one: _File) -> None:
         # The list may be somebody else's: it must not name files elsewhere.
@@ -163,10 +162,10 @@ def _read(folder: Place, name: str) -> list[_File]:
         raise Damaged(f"{path} cannot be read ({error}); restore another backup") from error
 
 
-def _copy(file: FoundFile, to: Place, named: Callable[[str], str] | None = None) -> tuple[int, str]:
+def _copy(file: ListedFile, to: Place, named: Callable[[str], str] | None = None) -> tuple[int, str]:
     """Copy a file, under the name that a function gives for its digest if there is one; returns size and digest."""
     digest, size = hashlib.blake2b(digest_size=32), 0
-    with open_found(file) as content, new_file(to, named and (lambda _: named(digest.hexdigest()))) as copy:
+    with file.open() as content, to.new_file(named and (lambda _: named(digest.hexdigest()))) as copy:
         while some := content.read(4 << 20):
             digest.update(some)
             size += len(some)
@@ -201,14 +200,14 @@ class _Copy:
         for part in parts:
             try:
                 # Before others are listed: with a newer clock, events that the restored job still has to read would be late.
-                found = [self._copied(found_at(path)) for path in part.first if path.exists()]
+                found = [self._copied(path.listed()) for path in part.first if path.exists()]
                 with ThreadPoolExecutor(_COPIES_AT_ONCE) as copies:
                     found += copies.map(self._copied, list(files_of(part, self._other)))
                 self.files |= {file.path: file for file in found if file}
             except (FileNotFoundError, DeltaError, Damaged) as error:
                 # The others are copied all the same, so that the next try has less to do.
                 self.fault = f"{part.folder} could not be backed up: {error}"
-        if (live := self.lakehouse.home / LIVE).exists() and (file := self._copied(found_at(live))):
+        if (live := self.lakehouse.home / LIVE).exists() and (file := self._copied(live.listed())):
             self.files[LIVE] = file
         if parts_of(self.lakehouse) != parts:
             self.fault = self.fault or "jobs were refreshed or streams rebuilt meanwhile"
@@ -216,12 +215,12 @@ class _Copy:
         if changes_of_events(self.lakehouse) != changes:
             self.fault = self.fault or "events were changed meanwhile"
 
-    def _copied(self, file: FoundFile) -> _File | None:
+    def _copied(self, file: ListedFile) -> _File | None:
         path = path_below(file.path, self.lakehouse.home)
         # Hidden: locks, and files that are being written.
         if path is None or path.name.startswith("."):
             return None
-        version = (path.as_posix(), file.bytes, file.changed_at, file.tag)
+        version = (path.as_posix(), file.size, file.changed_at, file.tag)
         if version not in self.known:
             try:
                 # Under a temporary name that `sweep` removes if this process is killed.
@@ -234,7 +233,7 @@ class _Copy:
                     raise  # of the backup
                 self.unreadable.append(f"{path}: {error.strerror}")
                 return None
-            if size != file.bytes:
+            if size != file.size:
                 self.left_out.append(f"{path}: is being written; a later backup has it")
                 return None
             self.known[version] = _File(version[0], size, *version[2:], digest)

@@ -17,11 +17,10 @@ from keyfold.ingestion.ingest_settings import existing_ingest, rebuild_remedy
 from keyfold.keyed.generation.generation_record import FORMAT
 from keyfold.keyed.generation.generations import all_generations, live_generation
 from keyfold.lakehouse import Lakehouse, is_table
-from keyfold.lakehouse.files import files_below
 from keyfold.lakehouse.positions import remembered
 from keyfold.lakehouse.presence import LANDING, absent_files, check_no_entry_is_empty
-from keyfold.storage.entries import OtherEntry
-from keyfold.storage.place import FoundFile, Place
+from keyfold.storage.entries import ListedFile, OtherEntry
+from keyfold.storage.place import Place
 
 Others = Callable[[OtherEntry], None]
 
@@ -80,7 +79,7 @@ def parts_of(lakehouse: Lakehouse) -> list[Part]:
     return [*parts, *(Part(home / name, has_journal=False) for name in (lakehouse.rewrites.name, "aside", LANDING))]
 
 
-def files_of(part: Part, others: Others) -> Iterator[FoundFile]:
+def files_of(part: Part, others: Others) -> Iterator[ListedFile]:
     """Yield the files of a part, but those that are copied first.
 
     Args:
@@ -93,19 +92,19 @@ def files_of(part: Part, others: Others) -> Iterator[FoundFile]:
     """
     folder = part.folder
     if not part.has_journal:
-        yield from files_below(folder, others)
+        yield from folder.files_below(others)
         return
     # The files that ingest knows before the journal, so that it has the batches after the ones that they cover.
-    yield from list(files_below(folder / "files", others))
+    yield from list((folder / "files").files_below(others))
     journal = folder / "journal"
     records = [
-        file for file in files_below(journal, others) if re.fullmatch(r"\d{9}\.(plan|done)\.json|history.*", file.below)
+        file for file in journal.files_below(others) if re.fullmatch(r"\d{9}\.(plan|done)\.json|history.*", file.below)
     ]
     yield from records
     last = max((int(file.below[:9]) for file in records if "done" in file.below), default=-1)
     for table, application in part.tables.items():
         yield from _table(table, application, last, journal, others)
-    for file in files_below(folder, others) if folder not in part.tables else ():
+    for file in folder.files_below(others) if folder not in part.tables else ():
         top, number = file.below.partition("/")[0], file.path.name.partition("-")[0]
         # Parts and manifests of a later batch would stay for ever: a run removes those of its own batch alone.
         is_later = top == "state" and number.isdecimal() and int(number) > last
@@ -113,7 +112,7 @@ def files_of(part: Part, others: Others) -> Iterator[FoundFile]:
             yield file
 
 
-def _table(table: Place, application: str, last: int, journal: Place, others: Others) -> Iterator[FoundFile]:
+def _table(table: Place, application: str, last: int, journal: Place, others: Others) -> Iterator[ListedFile]:
     """The files of a Delta table up to the newest version without a later batch of an application than the last one."""
     if not is_table(table):
         raise FileNotFoundError(ENOENT, "is no table any more", str(table))
@@ -127,13 +126,13 @@ def _table(table: Place, application: str, last: int, journal: Place, others: Ot
             )
         delta.load_as_version(delta.version() - 1)
     check_no_entry_is_empty(table, delta.version())
-    log, data = "_delta_log/", list[FoundFile]()
-    for file in files_below(table, others):
+    log, data = "_delta_log/", list[ListedFile]()
+    for file in table.files_below(others):
         if not file.below.startswith(log):
             data.append(file)
         elif (version := re.match(r"\d{20}\.", file.path.name)) and int(version[0][:-1]) <= delta.version():
             yield file
-    if absent := absent_files(table, delta, {file.below: file.bytes for file in data}):
+    if absent := absent_files(table, delta, {file.below: file.size for file in data}):
         path, what = min(absent.items())
         raise FileNotFoundError(ENOENT, f"{what}, while its table was listed", str(table / path))
     yield from data

@@ -26,11 +26,11 @@ from keyfold.keyed.generation.manifests import read_manifests
 from keyfold.keyed.plans.input_tables import OtherTableError, check_inputs, check_unread
 from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.lakehouse import Lakehouse, is_table
-from keyfold.lakehouse.files import DamagedError, files_below
 from keyfold.lakehouse.positions import check_remembered, newest_version, remembered
 from keyfold.lakehouse.presence import LANDING, check_lakehouse_is_there
 from keyfold.maintenance.findings import Finding, Findings
-from keyfold.storage.place import Place, local_path
+from keyfold.storage.place import Place
+from keyfold.storage.storage_path import DamagedError
 
 _TRIES = 3
 _PAUSE_SECONDS = 0.2
@@ -90,7 +90,7 @@ def _owners(lakehouse: Lakehouse) -> Iterator[tuple[str, Callable[[Findings], ob
     yield f"{_RESTORE}, or remove the table if its job was removed on purpose", partial(_lost, lakehouse)
     for table in sorted(path for path in (home / "monitoring").glob("*") if (path / "_delta_log").is_dir()):
         yield _RESTORE, partial(_monitoring, table)
-    for folder in sorted((home / LANDING).glob("[!.]*")) if local_path(home) else ():
+    for folder in sorted((home / LANDING).glob("[!.]*")) if home.local_path else ():
         yield "mend or remove it, or let this user read it: it is not ingested", partial(_landing, folder)
 
 
@@ -148,7 +148,7 @@ def _lost(lakehouse: Lakehouse, findings: Findings) -> None:
         for table in tables_of_no_job(lakehouse):
             findings.add(table, "is a table of no job: the folder of its job is gone")
     for entry in lakehouse.home.glob("tables/[!.]*"):
-        if not (entry.is_dir() and is_table(entry)) and (not entry.is_dir() or any(files_below(entry))):
+        if not (entry.is_dir() and is_table(entry)) and (not entry.is_dir() or any(entry.files_below())):
             findings.add(entry, "is no table", f"{_RESTORE}, or move it away")
 
 

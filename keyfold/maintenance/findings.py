@@ -11,7 +11,6 @@ from deltalake.exceptions import DeltaError
 from keyfold.errors import KeyfoldError, first_line
 from keyfold.journal import Journal
 from keyfold.journal.agreement import check_tables
-from keyfold.lakehouse.files import files_below
 from keyfold.lakehouse.positions import check_entry
 from keyfold.lakehouse.presence import empty_entries, named_files
 from keyfold.storage.place import Place
@@ -68,7 +67,7 @@ class Findings:
             sizes: the size of each in bytes, by its path in the folder.
             recorded_in: what has the sizes, for the fault.
         """
-        present = {file.below: file.bytes for file in files_below(folder)} if sizes else {}
+        present = {file.below: file.size for file in folder.files_below()} if sizes else {}
         for below, size in sizes.items():
             if below not in present:
                 self.add(folder / below, "is gone")

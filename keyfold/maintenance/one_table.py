@@ -16,7 +16,6 @@ from keyfold.ingestion.event_rewrites import replacing_files, unapplied
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.data_files import STAGED, WrittenFile
 from keyfold.lakehouse.fail_points import fail_point
-from keyfold.lakehouse.files import sync_folder
 from keyfold.maintenance.compaction import compact
 from keyfold.maintenance.readers import Reader, readers
 from keyfold.storage.place import Place, stays_below
@@ -164,7 +163,7 @@ def _delete(table: Place, kept: timedelta, versions: list[int], written: Sequenc
     for path in gone:
         (table / path).unlink(missing_ok=True)
     if gone:
-        sync_folder(table)
+        table.sync_folder()
     return len(gone)
 
 

@@ -12,7 +12,6 @@ from keyfold.keyed.generation.generations import Generation, all_generations, wa
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.plans.input_tables import input_id, positions_explained
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.files import is_held
 from keyfold.lakehouse.log_changes import next_change
 from keyfold.lakehouse.paths import table_id
 from keyfold.lakehouse.positions import check_position
@@ -49,7 +48,7 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
     Raises:
         KeyfoldError: a backup is running, a journal cannot be read, or the position of a job is not known.
     """
-    if is_held(lakehouse.backup):
+    if lakehouse.backup.is_held():
         raise Locked(
             f"a backup of {lakehouse.home} is running, which still has to copy files; delete them when it has ended"
         )
@@ -76,11 +75,11 @@ def readers(lakehouse: Lakehouse, name: str, table: Place) -> Iterator[Reader]:
 def _is_continued(lakehouse: Lakehouse, job: str, generation: Generation) -> bool:
     """Whether a generation is live, may become live, or is being filled."""
     if generation.is_branch:
-        return not any(generation.record.span) or is_held(lakehouse.job(job))
+        return not any(generation.record.span) or lakehouse.job(job).is_held()
     live = live_generation_name(lakehouse, job)
     if live is None or generation.name <= live:
         return live in (None, generation.name)
-    return waits_to_go_live(generation.folder, live) or is_held(lakehouse.job(job))
+    return waits_to_go_live(generation.folder, live) or lakehouse.job(job).is_held()
 
 
 def _versions_needed(generation: Generation, name: str, table: Place) -> tuple[int, int] | None:

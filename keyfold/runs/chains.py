@@ -10,7 +10,7 @@ from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job_run import RunOptions, RunSummary, fill_beside
-from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.runs.jobs import JobRun, published
 from keyfold.sinks.publisher import Publisher
@@ -174,5 +174,5 @@ def held(lakehouse: Lakehouse, jobs: Iterable[str]) -> Iterator[None]:
     """
     with ExitStack() as locks:
         for job in jobs:
-            locks.enter_context(exclusive(lakehouse.job(job), f"job {job}"))
+            locks.enter_context(lakehouse.job(job).exclusive(f"job {job}"))
         yield

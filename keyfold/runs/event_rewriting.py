@@ -26,7 +26,7 @@ from keyfold.journal.audit import Author
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job_run import RunOptions, RunSummary
-from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.file_changes import commit_change, files_of, prepare_change
 from keyfold.runners import Runners
@@ -155,7 +155,7 @@ def _locked(lakehouse: Lakehouse, streams: Sequence[Stream], jobs: Sequence[Keye
     """Hold the locks of streams' ingests and of jobs."""
     with ExitStack() as stack:
         for stream in streams:
-            stack.enter_context(exclusive(lakehouse.ingest(stream.name), f"ingest of {stream.name}"))
+            stack.enter_context(lakehouse.ingest(stream.name).exclusive(f"ingest of {stream.name}"))
         stack.enter_context(held(lakehouse, (job.name for job in jobs)))
         yield
 

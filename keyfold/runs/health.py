@@ -19,8 +19,7 @@ from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job_run import watermark
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.files import is_held
-from keyfold.storage.place import Place, local_path
+from keyfold.storage.place import Place
 from keyfold.times import BEGINNING
 
 STALLED = timedelta(minutes=5)
@@ -113,7 +112,7 @@ def health_of_job(
     """
     generation, now = live_generation(lakehouse, job), now or datetime.now(UTC)
     if generation is None:
-        return Health(job, "job", "running" if is_held(lakehouse.job(job)) else "new", "", now)
+        return Health(job, "job", "running" if lakehouse.job(job).is_held() else "new", "", now)
     last, clock, last_watermark = generation.journal.last_done(), generation.clock(), watermark(generation)
     health = Health(
         job,
@@ -150,7 +149,7 @@ def health_of_stream(
 
 def free_bytes(home: Place) -> int | None:
     """Return the free space on a lakehouse's disk that this user may fill; None for a bucket."""
-    folder = local_path(home)
+    folder = home.local_path
     return None if folder is None else shutil.disk_usage(folder).free
 
 
@@ -183,7 +182,7 @@ def _or_damaged(
 def _with_landing(lakehouse: Lakehouse, health: Health) -> Health:
     """Add to a stream's health what of its landing folder on a disk ingest cannot read; this lists the folder."""
     landing = landing_folder(lakehouse, health.name)
-    if local_path(landing) is None:
+    if landing.local_path is None:
         return health
     try:
         listing = list_files(landing)
@@ -206,8 +205,8 @@ def _judged(
 ) -> Health:
     """Add the age of the oldest pending batch, the state, and what to do."""
     # Looked at before and after: a run that ends or begins meanwhile is not an interrupted one.
-    running, planned = is_held(folder), [plan.planned_at for plan in plans()]
-    running = running or is_held(folder)
+    running, planned = folder.is_held(), [plan.planned_at for plan in plans()]
+    running = running or folder.is_held()
     # A batch may have been planned since the health was looked at.
     pending = max(health.looked_at - planned[0], timedelta(0)) if planned else None
     health = replace(health, state="running" if running else "ok" if health.last_run else "new", pending=pending)

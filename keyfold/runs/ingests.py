@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.ingestion.ingest_lock import ingest_lock
@@ -36,7 +37,7 @@ from keyfold.times import as_duration
 def ingest(
     lakehouse: Lakehouse,
     stream: Stream,
-    landing: Landing | str | None = None,
+    landing: Landing | Path | str | None = None,
     *,
     settle: timedelta | str = timedelta(0),
     reread_changed: bool = False,

@@ -11,7 +11,6 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.input_tables import has_read, input_tables
 from keyfold.lakehouse import Lakehouse, carrying
 from keyfold.lakehouse.file_changes import files_of
-from keyfold.lakehouse.files import remove_tree
 from keyfold.runs.chains import downstream_of, in_order
 from keyfold.runs.changed_events import TableChange
 from keyfold.runs.deciding_changes import SHOWN
@@ -80,11 +79,11 @@ def corrected_view(lakehouse: Lakehouse, stream: Stream, jobs: Sequence[KeyedJob
     """Yield a view of the lakehouse with a second event table of the same files, and remove what was made beside the live ones."""
     aside = lakehouse.home / "aside" / f"{stream.name}-corrected"
     # Of a call that only showed, and was cut off.
-    remove_tree(aside, missing_ok=True)
+    aside.remove_tree(missing_ok=True)
     try:
         carrying.replace_rows(lakehouse.events(stream.name), aside, {}, None)
         yield lakehouse.seeing({}, {stream.name: aside})
     finally:
         for job in jobs:
             next_folder(lakehouse, job.name)  # removes generations that are not live
-        remove_tree(aside, missing_ok=True)
+        aside.remove_tree(missing_ok=True)

@@ -10,7 +10,6 @@ from keyfold.ingestion.kafka.offsets import TopicState
 from keyfold.ingestion.kafka.topic import KafkaTopic, topic_state
 from keyfold.ingestion.listing import Landing, Listing, list_files
 from keyfold.storage.entries import folders_in
-from keyfold.storage.place import local_path
 
 _FULL_LOOK = 10.0
 """Seconds after which a run checks every file, since overwriting a file does not change its folder."""
@@ -23,7 +22,7 @@ def changes_of(source: Landing) -> "_FolderLook | _ListingLook":
     """Return what looks for changes of a landing folder or topic."""
     if isinstance(source, KafkaTopic):
         return _ListingLook(lambda: topic_state(source))
-    folder = local_path(source)
+    folder = source.local_path
     return _ListingLook(lambda: list_files(source)) if folder is None else _FolderLook(folder)
 
 

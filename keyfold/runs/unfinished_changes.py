@@ -14,7 +14,7 @@ from keyfold.keyed.generation.generations import all_generations, live_generatio
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, RunMode
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.lakehouse import Lakehouse, exclusive, is_table
+from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.commits import committed_batch
 from keyfold.lakehouse.file_changes import forget
 from keyfold.state.changing.promoting import remove_other_generations
@@ -38,7 +38,7 @@ def mode_of_run(lakehouse: Lakehouse, job: KeyedJob, mode: RunMode) -> RunMode:
     for rewrite in rewrites(lakehouse):
         for stream in (stream.name for stream in job.streams if stream.name in rewrite.streams):
             if not rewrite.streams[stream].is_applied:
-                with exclusive(lakehouse.ingest(stream), f"ingest of {stream}", patience=_PATIENCE):
+                with lakehouse.ingest(stream).exclusive(f"ingest of {stream}", patience=_PATIENCE):
                     apply_rewrites(lakehouse, stream)
         behind = jobs_behind(lakehouse, rewrite)
         if first := next((name for name in behind if name in job.producers), None):
@@ -57,10 +57,10 @@ def end_finished(lakehouse: Lakehouse) -> None:
         if rewrite.is_applied and not jobs_behind(lakehouse, rewrite):
             with suppress(Locked), ExitStack() as locks:
                 for stream in rewrite.streams if rewrite.forgets else ():
-                    locks.enter_context(exclusive(lakehouse.ingest(stream), f"ingest of {stream}"))
+                    locks.enter_context(lakehouse.ingest(stream).exclusive(f"ingest of {stream}"))
                     apply_rewrites(lakehouse, stream)
                 for job in rewrite.jobs if rewrite.forgets else ():
-                    locks.enter_context(exclusive(lakehouse.job(job), f"job {job}"))
+                    locks.enter_context(lakehouse.job(job).exclusive(f"job {job}"))
                 end_rewrite(lakehouse, rewrite)
 
 

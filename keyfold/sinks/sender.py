@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.kafka.kafka_settings import KafkaSettings
 from keyfold.keyed.generation.generations import Generation
-from keyfold.lakehouse import read_json, write_json
 from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lazy_names import from_extra
 
@@ -110,11 +109,11 @@ class Sender:
                 self._producer.abort_transaction(TIMEOUT)
             raise
         fail_point("sink: committed")
-        write_json(self._note, self._notes() | {self._key: Sent(batch, digest)})
+        self._note.write_json(self._notes() | {self._key: Sent(batch, digest)})
         return count
 
     def _notes(self) -> dict[str, Any]:
-        return read_json(self._note) if self._note.exists() else {}
+        return self._note.read_json() if self._note.exists() else {}
 
     def _committed(self) -> TopicPartition:
         [committed] = self._group.committed([self._place], timeout=TIMEOUT)

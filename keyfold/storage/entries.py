@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from stat import S_ISBLK, S_ISCHR, S_ISFIFO, S_ISLNK, S_ISREG, S_ISSOCK
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
-from keyfold.storage.place import FoundFile
+if TYPE_CHECKING:
+    from keyfold.storage.disk_path import DiskPath
+    from keyfold.storage.place import Place
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking: opening a pipe would wait for a writer, perhaps for ever.
@@ -38,9 +40,40 @@ class OtherEntry(NamedTuple):
         may_hold_files: whether files may be behind it that could not be read.
     """
 
-    path: Path
+    path: "DiskPath"
     what: str
     may_hold_files: bool
+
+
+class ListedFile(NamedTuple):
+    """A file below a folder.
+
+    Attributes:
+        folder: the listed folder, or the file itself.
+        below: the path below the folder; empty for the file itself.
+        size: in bytes.
+        changed_at: time of its last change, in nanoseconds since 1970.
+        tag: the store's tag (ETag) of its content; empty on a disk.
+    """
+
+    folder: "Place"
+    below: str
+    size: int
+    changed_at: int
+    tag: str = ""
+
+    @property
+    def path(self) -> "Place":
+        """The file's path, made on demand, since there may be thousands of files."""
+        return self.folder / self.below if self.below else self.folder
+
+    def open(self) -> IO[bytes]:
+        """Open the file without following a link that has taken its place, or a folder's on the way.
+
+        Raises:
+            OSError: it cannot be opened, or there is a link or another kind of entry.
+        """
+        return self.folder.open_below(self.below)
 
 
 class NoRegularFileError(OSError):
@@ -112,7 +145,7 @@ def open_below(folder: Path, below: str, *, buffered: bool = False) -> IO[bytes]
     return _checked(file, folder / below, buffered=buffered)
 
 
-def files_in(folder: Path, others: Callable[[OtherEntry], None] | None = None) -> Iterator[FoundFile]:
+def files_in(folder: "DiskPath", others: Callable[[OtherEntry], None] | None = None) -> Iterator[ListedFile]:
     """Yield the regular files below a folder, at any depth. No link below it is followed; the folder itself may be one.
 
     Args:
@@ -153,7 +186,7 @@ def files_in(folder: Path, others: Callable[[OtherEntry], None] | None = None) -
                     others(OtherEntry(folder / path, f"cannot be read ({error.strerror})", may_hold_files=True))
                     continue
                 if S_ISREG(status.st_mode):
-                    yield FoundFile(folder, path, status.st_size, status.st_mtime_ns)
+                    yield ListedFile(folder, path, status.st_size, status.st_mtime_ns)
                 elif others is not None:
                     others(OtherEntry(folder / path, _kind_of(status.st_mode), may_hold_files=False))
 

@@ -22,8 +22,7 @@ from datetime import timedelta
 from typing import Any
 
 from keyfold.errors import Locked, Unreachable
-from keyfold.storage.object_path import ObjectPath
-from keyfold.storage.remote_path import ObjectStat
+from keyfold.storage.bucket_object import BucketObject, ObjectStat
 
 LASTS = timedelta(seconds=30)
 
@@ -46,7 +45,7 @@ class LeaseLostError(Locked):
 class Lease:
     """A folder's lease. A thread renews it from `take` to `release`."""
 
-    def __init__(self, folder: ObjectPath, what: str, lasts: timedelta) -> None:
+    def __init__(self, folder: BucketObject, what: str, lasts: timedelta) -> None:
         self._folder, self._object, self._what = folder, folder / _NAME, what
         self._lasts = lasts.total_seconds()
         self._holder = uuid.uuid4().hex
@@ -161,7 +160,7 @@ class Lease:
 
 @contextmanager
 def leased(
-    folder: ObjectPath, what: str, *, patience: timedelta = timedelta(0), lasts: timedelta | None = None
+    folder: BucketObject, what: str, *, patience: timedelta = timedelta(0), lasts: timedelta | None = None
 ) -> Iterator[Lease]:
     """Hold a folder's lease.
 
@@ -187,7 +186,10 @@ def leased(
             time.sleep(_LOOK_EVERY_SECONDS)
         except OSError as error:
             # The lease is a run's first write, so a missing store or missing rights are found here.
-            raise Unreachable(f"{folder} cannot be written: {error}. {folder.what_reaches_it}") from None
+            raise Unreachable(
+                f"{folder} cannot be written: {error}. The environment variables {folder.provider.needed}, and "
+                f"{folder.provider.endpoint} for a store of one's own, must name a running store and a user that may write there"
+            ) from None
     _HELD.add(lease)
     try:
         yield lease
@@ -212,7 +214,7 @@ def check_held() -> None:
         lease.check()
 
 
-def is_leased(folder: ObjectPath) -> bool:
+def is_leased(folder: BucketObject) -> bool:
     """Whether a run holds a folder's lease now."""
     held, _, written = _read(folder / _NAME)
     if written is None or held.get("holder") is None:
@@ -221,7 +223,7 @@ def is_leased(folder: ObjectPath) -> bool:
     return time.time() - written.st_mtime_ns / 1e9 <= held["lasts"] + _PRECISION_SECONDS
 
 
-def _read(lease: ObjectPath) -> tuple[dict[str, Any], str, ObjectStat | None]:
+def _read(lease: BucketObject) -> tuple[dict[str, Any], str, ObjectStat | None]:
     try:
         content, tag = lease.read_with_tag()
         return json.loads(content), tag, lease.stat()
@@ -229,7 +231,7 @@ def _read(lease: ObjectPath) -> tuple[dict[str, Any], str, ObjectStat | None]:
         return {}, "", None
 
 
-def _age(folder: ObjectPath, written: ObjectStat) -> float:
+def _age(folder: BucketObject, written: ObjectStat) -> float:
     """Return the age of an object in seconds, by the store's clock."""
     probe = folder / f".clock-{uuid.uuid4().hex}"
     probe.write_bytes(b"")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from keyfold.errors import KeyfoldError, Misconfigured, Unreachable
 from keyfold.lazy_names import from_extra
-from keyfold.storage.object_path import NO_BUCKET, ObjectPath
+from keyfold.storage.bucket_object import check_bucket_exists
+from keyfold.storage.bucket_path import BucketPath
 from keyfold.storage.place import to_place
-from keyfold.storage.remote_path import NotAnsweringError
+from keyfold.storage.store_failures import NotAnsweringError
 
 if TYPE_CHECKING:
     import obstore
@@ -54,8 +55,8 @@ def check_reachable(place: object) -> None:
         KeyfoldError: the bucket does not exist, or the store refuses access; the message says what to set.
     """
     # Text may be the URL of a bucket; a `Path` never is one.
-    bucket = to_place(place) if isinstance(place, str | ObjectPath) else None
-    if not isinstance(bucket, ObjectPath):
+    bucket = to_place(place) if isinstance(place, str | BucketPath) else None
+    if not isinstance(bucket, BucketPath):
         return
     # One retry only, since retries do not help with wrong settings; more for a store that says it is busy.
     for retries in (1, _TRIES_OF_A_BUSY_STORE):
@@ -65,6 +66,7 @@ def check_reachable(place: object) -> None:
         except (obstore.exceptions.BaseError, OSError) as error:
             if retries == 1 and _BUSY.search(str(error)):
                 continue
+            check_bucket_exists(bucket, error)
             raise _explained(bucket, error) from None
         return
 
@@ -75,8 +77,8 @@ def check_conditions(home: object) -> None:
     Raises:
         KeyfoldError: the store ignores the condition, or cannot be written to.
     """
-    place = to_place(home) if isinstance(home, str | ObjectPath) else None
-    if not isinstance(place, ObjectPath) or str(place) in _CHECKED:
+    place = to_place(home) if isinstance(home, str | BucketPath) else None
+    if not isinstance(place, BucketPath) or str(place) in _CHECKED:
         return
     probe = place / f".conditions-{uuid.uuid4().hex}"
     try:
@@ -107,7 +109,7 @@ def check_conditions(home: object) -> None:
     _CHECKED.add(str(place))
 
 
-def _created(probe: ObjectPath, content: bytes) -> str:
+def _created(probe: BucketPath, content: bytes) -> str:
     """Create an object with a unique name. If it exists, it is ours: the answer to the first try was lost."""
     try:
         return probe.create(content)
@@ -119,16 +121,14 @@ _CHECKED: set[str] = set()
 """Places whose store was found to honour conditional writes."""
 
 
-def _store(place: ObjectPath, retries: int) -> Any:
+def _store(place: BucketPath, retries: int) -> Any:
     few = {"max_retries": retries, "retry_timeout": 2 * _WITHIN}
     return place.provider.store(place.bucket, retries=few, connect_timeout=_WITHIN, timeout=_WITHIN)
 
 
-def _explained(place: ObjectPath, error: Exception) -> KeyfoldError:
+def _explained(place: BucketPath, error: Exception) -> KeyfoldError:
     provider = place.provider
     said, where = provider.without_secrets(str(error)), provider.shown
-    if NO_BUCKET.search(said):
-        return KeyfoldError(f"{place}: {where} has no bucket {place.bucket}; create it, or name another")
     if "RequestTimeTooSkewed" in said:
         return KeyfoldError(
             f"{place}: {where} refuses requests, since this machine's clock differs too much from its own: set the clock (by "

@@ -1,17 +1,30 @@
-"""Recognize failures of the object store (refused, busy, no answer) in errors of other libraries.
+"""Failures of the object store, and how to recognize them (refused, busy, no answer) in errors of other libraries.
 
 Delta's library, Polars and Spark wrap the store's errors in their own, which other code would take for damaged data.
 """
 
 import re
 
-from keyfold.errors import first_line
-from keyfold.storage.remote_path import StoreError
+from keyfold.errors import Unreachable, first_line
 
 _OF_THE_STORE = re.compile(
     r"Generic (S3|GCS|MicrosoftAzure) error|lacked the necessary privileges|Error performing (GET|PUT|HEAD|POST|DELETE) "
     r"|S3Exception|AccessDeniedException|RequestTimeTooSkewed|SlowDown|Service: S3, Status Code"
 )
+
+
+class StoreError(OSError):
+    """The store has failed, cannot be reached, or refuses access. The object itself is not damaged.
+
+    Attributes:
+        place: the place for `check_reachable`, which may find what is wrong with the settings.
+    """
+
+    place: str = ""
+
+
+class NotAnsweringError(Unreachable):
+    """A store does not answer. It may do so later."""
 
 
 def failure_of_store(error: BaseException, place: object = "") -> StoreError | None:
@@ -25,12 +38,12 @@ def failure_of_store(error: BaseException, place: object = "") -> StoreError | N
         if isinstance(cause, StoreError):
             return cause
         if _OF_THE_STORE.search(str(cause)):
-            failed = StoreError(
+            failure = StoreError(
                 f"a request to the object store failed for {place}: {first_line(cause)}; nothing in it is known to be "
                 "damaged: run this again once the store answers"
             )
-            failed.place = str(place)
-            return failed
+            failure.place = str(place)
+            return failure
     return None
 
 

@@ -19,7 +19,7 @@ from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job_run import RunOptions
 from keyfold.lakehouse import carrying, commits, fail_points, file_changes
 from keyfold.runs.ingests import ingest
-from keyfold.storage import bucket, lease
+from keyfold.storage import bucket_path, lease
 from spark_jobs.jobs.registry import JOBS
 from tests.entries import without_rights
 from tests.waiting import lives, wait_until
@@ -49,7 +49,7 @@ def freeze_behind_look() -> None:
         if next(looks) == wanted:
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    for module in (bucket, commits, carrying, file_changes):
+    for module in (bucket_path, commits, carrying, file_changes):
         setattr(module, "check_held", look)  # noqa: B010 - each has it by name
 
 

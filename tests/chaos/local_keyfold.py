@@ -30,7 +30,7 @@ from keyfold.journal import journal
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job.building import with_parameters
 from keyfold.keyed.job.parameters import JobParameters
-from keyfold.lakehouse import Lakehouse, exclusive, fail_points
+from keyfold.lakehouse import Lakehouse, fail_points
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.stream import Stream
 from spark_jobs.jobs.registry import JOBS
@@ -119,7 +119,7 @@ def maintain_all(home: Path) -> None:
         written = [done.tables.get(name.partition(".")[0], ()) for done in batches]
         maintain(lakehouse, MaintainedTable(name, path, written, time), timedelta(days=7))
     for job in ("totals", "windows"):
-        with exclusive(lakehouse.job(job), f"job {job}"):
+        with lakehouse.job(job).exclusive(f"job {job}"):
             generation = live_generation(lakehouse, job)
             if generation is None:
                 continue

@@ -9,8 +9,9 @@ from zlib import crc32
 import pytest
 
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.files import is_held
 from keyfold.maintenance.backup import restore
+from keyfold.storage.disk_path import DiskPath
+from keyfold.storage.place import to_place
 from tests.chaos.conftest import in_short
 from tests.chaos.files_of_homes import files_of, is_left_to_the_store, needless
 from tests.chaos.launcher import Launcher
@@ -61,7 +62,7 @@ def cases(worked: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("chosen", in_short(["some of all"], ["some of all", *DAMAGES]))
 def test_each_command_says_what_is_wrong_and_loses_nothing(
-    launcher: Launcher, homes: Homes, tmp_path: Path, tally, chosen: str
+    launcher: Launcher, homes: Homes, tmp_path: DiskPath, tally, chosen: str
 ):
     worked = homes.after(homes.running, *WORK)
     told, is_needless, whole = tally("a damaged file"), needless(worked), found(worked)
@@ -84,7 +85,7 @@ def test_each_command_says_what_is_wrong_and_loses_nothing(
                 faults.append(f"a command failed without a word of why: {codes} {said}")
             if backed_up == 0:
                 faults += [] if is_rot else faults_of_backup(launcher, backups, tmp_path / "again", whole)
-        faults += [f"{lock.parent} is left locked" for lock in home.rglob(".lock") if is_held(lock.parent)]
+        faults += [f"{lock.parent} is left locked" for lock in home.rglob(".lock") if to_place(lock.parent).is_held()]
         told.counts.update({"tried": 1, "came": 1, "survived": not faults})
         for fault in faults:
             told.fail(f"{what}: {fault}")
@@ -94,7 +95,7 @@ def test_each_command_says_what_is_wrong_and_loses_nothing(
 
 def faults_of_backup(launcher: Launcher, backups: Path, to: Path, whole: Rows) -> list[str]:
     """Say what is missing, once its runs have gone on, from a backup that was made."""
-    restore(backups, Lakehouse(to))
+    restore(to_place(backups), Lakehouse(to))
     try:
         code, run = launcher.run(to, *WORK, hooks=[BOUNDED])
         lost = [run.said] if code else unreadable(to) or [f"{found(to) - whole} instead of {whole - found(to)}"]

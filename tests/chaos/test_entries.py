@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.files import is_held
 from keyfold.maintenance.backup import restore
+from keyfold.storage.disk_path import DiskPath
+from keyfold.storage.place import to_place
 from tests.chaos.conftest import in_short
 from tests.chaos.launcher import Launcher
 from tests.chaos.story import INGEST, TO_THE_END, Homes, click, found, moment, rows_of
@@ -34,7 +35,7 @@ def home(homes: Homes) -> Iterator[Path]:
 
 
 @pytest.fixture
-def outside(tmp_path: Path) -> Iterator[Path]:
+def outside(tmp_path: DiskPath) -> Iterator[Path]:
     (tmp_path / "outside").mkdir()
     yield tmp_path / "outside"
     remove(tmp_path / "outside")
@@ -47,7 +48,7 @@ def outcome_of(kind: Kind, hooks: Sequence[str]) -> str:
 @pytest.mark.parametrize("who", HOOKS)
 @pytest.mark.parametrize("chosen", in_short([ALL], [ALL, *KINDS]))
 def test_an_entry_of_any_kind_costs_itself_alone(
-    launcher: Launcher, home: Path, outside: Path, tmp_path: Path, tally, who: str, chosen: str
+    launcher: Launcher, home: Path, outside: Path, tmp_path: DiskPath, tally, who: str, chosen: str
 ):
     landing, hooks = home / "landing" / "clicks", HOOKS[who]
     kinds = list(KINDS) if chosen == ALL else [chosen]
@@ -69,7 +70,7 @@ def test_an_entry_of_any_kind_costs_itself_alone(
         assert code in codes, f"{command} ended with {code}: {ran.said}"
         assert "Traceback" not in ran.said, ran.said
         for folder in (home / "backup", tmp_path / "backups", *home.glob("ingest/*"), *home.glob("jobs/*")):
-            assert not is_held(folder), f"{command} has left {folder} locked"
+            assert not to_place(folder).is_held(), f"{command} has left {folder} locked"
         return ran.said
 
     waits = [kind for kind, outcome in outcomes.items() if outcome == "waits"]
@@ -82,7 +83,7 @@ def test_an_entry_of_any_kind_costs_itself_alone(
     said = run("backup", str(tmp_path / "backups"), codes=[1 if waits else 0])
     assert ("lacks" in said) == bool(waits)
     assert_named(landed, waits or [kind for kind in landed if not is_in_backup(kind, outcomes)], said)
-    check_backup(tmp_path, landing, landed, outcomes)
+    check_backup(tmp_path, DiskPath(landing), landed, outcomes)
     again = run(*INGEST)
     assert "0 rows from 0 files" in again
     tally("each kind of entry").count(expected_rows, found(home), said)
@@ -107,7 +108,7 @@ def is_in_backup(kind: str, outcomes: dict[str, str]) -> bool:
     return KINDS[kind].in_backup or (KINDS[kind].is_open_to_root and outcomes[kind] == "read")
 
 
-def check_backup(tmp_path: Path, landing: Path, landed: dict[str, Path], outcomes: dict[str, str]) -> None:
+def check_backup(tmp_path: DiskPath, landing: DiskPath, landed: dict[str, Path], outcomes: dict[str, str]) -> None:
     """Check that a backup has the content of all regular files, and none of what is outside."""
     backups, again = tmp_path / "backups", tmp_path / "again"
     try:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from keyfold.lakehouse.files import files_below
-from keyfold.storage.object_path import ObjectPath
+from keyfold.storage.bucket_path import BucketPath
+from keyfold.storage.disk_path import DiskPath
 from keyfold.storage.place import to_place
 from tests.chaos.conftest import in_short
 from tests.chaos.launcher import Command, Launcher
@@ -40,9 +40,9 @@ def work_on(landed: Path) -> tuple[Command, ...]:
     return ((*INGEST, "--from", str(landed / "landing" / "clicks")), TOTALS, WINDOWS)
 
 
-def object_of(place: str, *parts: str) -> ObjectPath:
+def object_of(place: str, *parts: str) -> BucketPath:
     """The last object of a home, or of backups, whose path has these parts."""
-    return max(path for path, _ in ObjectPath(place).below() if all(part in str(path) for part in parts))
+    return max(path for path in BucketPath(place).rglob("*") if all(part in str(path) for part in parts))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def object_of(place: str, *parts: str) -> ObjectPath:
     ),
 )
 def test_a_home_is_restored_well_from_wherever_to_wherever_and_goes_on(
-    typed: Typed, homes: Homes, bucket: str, tmp_path: Path, places: tuple[str, str, str]
+    typed: Typed, homes: Homes, bucket: str, tmp_path: DiskPath, places: tuple[str, str, str]
 ):
     def place(kind: str, name: str) -> str:
         return f"s3a://{bucket}/{name}" if kind == "a bucket" else str(tmp_path / name)
@@ -122,4 +122,4 @@ def test_what_cannot_be_checked_backed_up_or_restored_says_why(typed: Typed, hom
     assert "has no bucket not-there" in typed("s3a://not-there/home", ("check",), code=1)
     typed(home, ("backup", backups))
     assert f"{home} is not empty" in typed(home, ("restore", backups), code=1)
-    assert {file.path.name for file in files_below(to_place(home))} == {"000.ndjson", ".lease"}
+    assert {file.path.name for file in to_place(home).files_below()} == {"000.ndjson", ".lease"}

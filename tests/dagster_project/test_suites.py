@@ -2,7 +2,6 @@
 
 import json
 from collections import defaultdict
-from pathlib import Path
 from typing import Any, NoReturn
 
 import dagster as dg
@@ -23,6 +22,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.project import project_suites
 from keyfold.runners import Runners
+from keyfold.storage.disk_path import DiskPath
 from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
 from spark_jobs.streams import RIDE_POINTS
@@ -84,14 +84,14 @@ def rows_seen(result: dg.ExecuteInProcessResult) -> dict[Any, set[Any]]:
 
 
 def test_of_rows_of_one_key_that_several_batches_wrote_the_last_counts(tmp_path):
-    files: dict[int, list[Path]] = {}
+    files: dict[int, list[DiskPath]] = {}
     for batch, rows in {3: {"ann": 1, "bob": 1}, 4: {"ann": 2}}.items():
         path = tmp_path / f"{batch}.parquet"
         pl.DataFrame({"user": list(rows), "clicks": list(rows.values())}).write_parquet(path)
         files[batch] = [path]
     columns = pa.schema([("user", pa.string()), ("clicks", pa.int64())])
 
-    def written(files: dict[int, list[Path]], *key: str) -> list[tuple[Any, ...]]:
+    def written(files: dict[int, list[DiskPath]], *key: str) -> list[tuple[Any, ...]]:
         return sorted(rows_written(columns, files, key).collect(engine="streaming").rows())
 
     assert written(files, "user") == [("ann", 2), ("bob", 1)]

@@ -11,6 +11,8 @@ from keyfold.journal.sealed import sealed, unsealed
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.positions import Position, position_at
 from keyfold.maintenance import Maintained, MaintainedTable, maintain
+from keyfold.storage.disk_path import DiskPath
+from keyfold.storage.place import to_place
 from tests.shop import clicks
 
 DAY = 86_400
@@ -18,16 +20,16 @@ EVENTS = "events.clicks"
 
 
 @pytest.fixture
-def table(lakehouse: Lakehouse) -> Path:
+def table(lakehouse: Lakehouse) -> DiskPath:
     lakehouse.events("clicks").mkdir(parents=True)
-    return Path(str(lakehouse.events("clicks")))
+    return DiskPath(str(lakehouse.events("clicks")))
 
 
-def care(lakehouse: Lakehouse, table: Path, **settings) -> Maintained:
+def care(lakehouse: Lakehouse, table: DiskPath, **settings) -> Maintained:
     return maintain(lakehouse, MaintainedTable(EVENTS, table, **{"time": "at", **settings}))
 
 
-def append(table: Path, *minutes: int) -> None:
+def append(table: DiskPath, *minutes: int) -> None:
     for minute in minutes:
         write_deltalake(
             str(table),
@@ -37,7 +39,7 @@ def append(table: Path, *minutes: int) -> None:
         )
 
 
-def grow_old(table: Path, days: float) -> None:
+def grow_old(table: DiskPath, days: float) -> None:
     """Make all that was done to a table so many days older."""
     records = list(table.parents[1].glob("jobs/*/*/journal/*.json"))
     for log in (table / "_delta_log").glob("*.json"):
@@ -57,7 +59,7 @@ def grow_old(table: Path, days: float) -> None:
 
 
 def position_of(log: Path) -> Position:
-    return position_at(log.parents[1], int(log.stem))
+    return position_at(to_place(log.parents[1]), int(log.stem))
 
 
 def touch(file: Path, at: float) -> None:

@@ -18,6 +18,7 @@ from keyfold.lakehouse.log_changes import changes_since, snapshot
 from keyfold.lakehouse.paths import create_table
 from keyfold.lakehouse.positions import position_at
 from keyfold.lakehouse.reading import data_file_paths
+from keyfold.storage.disk_path import DiskPath
 from tests.keyfold.aged_table import DAY, append, care, grow_old, table, touch
 from tests.shop import CLICK, clicks
 
@@ -119,8 +120,8 @@ def test_joining_goes_together_with_an_append_meanwhile_and_its_own_log_entry_is
     joined = write_data_file(pl.read_delta(str(table)), table, CLICK)
     files = snapshot(table, "at").files
     synced = []
-    sync_file = commits.sync_file
-    monkeypatch.setattr(commits, "sync_file", lambda path: (sync_file(path), synced.append(int(path.stem))))
+    sync_file = DiskPath.sync_file
+    monkeypatch.setattr(DiskPath, "sync_file", lambda path: (sync_file(path), synced.append(int(path.stem))))
     meanwhile(lambda: append(table, 3))
     replace_files(table, files, [joined])
     assert (rows(table), synced) == ([1, 2, 3], [3])

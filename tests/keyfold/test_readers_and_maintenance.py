@@ -2,7 +2,6 @@
 
 import time
 from datetime import timedelta
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -11,13 +10,14 @@ from deltalake import DeltaTable
 from keyfold.errors import Damaged, KeyfoldError
 from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job_run import RunOptions
-from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.paths import table_id
 from keyfold.lakehouse.positions import Position, position_at
 from keyfold.maintenance import MaintainedTable, maintain
 from keyfold.maintenance import backup as making
 from keyfold.maintenance.log_trimming import trim_log
 from keyfold.maintenance.readers import Reader, readers
+from keyfold.storage.disk_path import DiskPath
 from tests.keyfold.aged_table import DAY, EVENTS, append, care, grow_old, table, touch
 from tests.keyfold.keyed.toy_jobs import totals, windows
 from tests.made_generations import plan_of, put_done, put_generation
@@ -32,7 +32,7 @@ def generation(lakehouse: Lakehouse, name: str = "generation-0001", *, live: boo
     )
 
 
-def read_to(table: Path, version: int) -> dict[str, Position]:
+def read_to(table: DiskPath, version: int) -> dict[str, Position]:
     """What a job has read, as its commit record says it."""
     return {EVENTS: position_at(table, version)}
 
@@ -120,7 +120,7 @@ def test_a_generation_before_the_live_one_and_a_refresh_that_died_hold_nothing_b
     put_done(generation(lakehouse, "generation-0003", live=False), 0, positions=read_to(table, 1))
     live = Reader("job windows, generation-0002", 5, 4)
     assert list(readers(lakehouse, EVENTS, table)) == [live]
-    with exclusive(lakehouse.job("windows"), "job windows"):
+    with lakehouse.job("windows").exclusive("job windows"):
         assert list(readers(lakehouse, EVENTS, table)) == [live, Reader("job windows, generation-0003", 2, 1)]
 
 
@@ -195,7 +195,7 @@ def test_a_run_that_was_cut_off_finds_its_files_and_its_rows_after_maintenance(l
     assert cut_power("commit: before", lambda: lake.run(totals()))
     live = lake.live("totals")
     for path in (table, live.table("totals"), live.table("changes")):
-        grow_old(Path(str(path)), days=20)
+        grow_old(DiskPath(str(path)), days=20)
     assert care(lakehouse, table).files_after == 1
     grow_old(table, days=20)
     # The batch is committed: no run reads its files again.

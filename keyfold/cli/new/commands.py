@@ -19,6 +19,7 @@ from keyfold.ingestion.ingest_records import zone_warnings
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
 from keyfold.project import project_jobs, project_streams
 from keyfold.project_folder import project_folder
+from keyfold.storage.place import to_place
 from keyfold.stream import Stream
 
 Sample = typer.Option("--from", metavar="FILE", help="A sample of its files: CSV, JSON lines or Parquet, .gz too.")
@@ -124,7 +125,7 @@ def _try(stream: Stream, sample: Path) -> tuple[int, list[str], int]:
     """
     accepted, reasons, without_zone = 0, [], 0
     try:
-        for rows in islice(parse_file(stream, sample, datetime.now(UTC)), 2):
+        for rows in islice(parse_file(stream, to_place(sample), datetime.now(UTC)), 2):
             accepted += rows.accepted.height
             without_zone += rows.without_zone
             reasons += [f"line {reject.line}: {reject.reason}" for reject in rows.rejects]

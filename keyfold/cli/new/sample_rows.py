@@ -15,6 +15,7 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion.parsing import UnreadableFileError
 from keyfold.ingestion.parsing.csv_lines import SEPARATORS, read_csv
 from keyfold.ingestion.parsing.text import READABLE, file_type, open_text, read_chunks
+from keyfold.storage.place import to_place
 from keyfold.stream import FileFormat
 
 ROWS = 10_000
@@ -55,12 +56,12 @@ def read_sample(path: Path) -> Sample:
 
 
 def _chunks(path: Path, encoding: str) -> Iterator[bytearray]:
-    return read_chunks(path, max_line=1 << 24, max_bytes=1 << 33, encoding=encoding)
+    return read_chunks(to_place(path), max_line=1 << 24, max_bytes=1 << 33, encoding=encoding)
 
 
 def _encoding(path: Path) -> str:
     """Return the encoding of a text: UTF-8 if it is that, UTF-16 by its mark, or else that of Windows in the west."""
-    with open_text(path) as source:
+    with open_text(to_place(path)) as source:
         begin = source.read(_LOOKED_AT)
     if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"

@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 
 from keyfold.errors import KeyfoldError, first_line
-from keyfold.lakehouse.files import write_whole
+from keyfold.storage.disk_path import DiskPath
 
 _UNSET = re.compile(r'environment variable "(\w+)" which is not set')
 _OURS = Path(__file__).parents[1] / "dagster.yaml"
@@ -27,7 +27,7 @@ def open_dagster_home(home: Path) -> dg.DagsterInstance:
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not (home / "dagster.yaml").exists():
-            write_whole(home / "dagster.yaml", _OURS.read_bytes())
+            DiskPath(home / "dagster.yaml").write_whole(_OURS.read_bytes())
         return dg.DagsterInstance.from_config(str(home))
     except Exception as error:
         # Of a database's error the driver's, which does not quote the statement.

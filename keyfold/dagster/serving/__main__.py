@@ -37,10 +37,10 @@ from starlette.types import ASGIApp
 from keyfold.dagster.serving import open_dagster_home
 from keyfold.dagster.serving.gate import PRIVATE, TOKEN, Gate, with_headers
 from keyfold.errors import KeyfoldError, Locked, Misconfigured
-from keyfold.lakehouse.files import write_whole
 from keyfold.machine import ADDRESS, keep_files_private, lock_for_life
 from keyfold.project_folder import project_folder
-from keyfold.storage.place import local_path, to_place
+from keyfold.storage.disk_path import DiskPath
+from keyfold.storage.place import to_place
 
 # Only its parent can write to its standard input: it ends with its parent, however that ends.
 _DAEMON = """
@@ -79,8 +79,8 @@ def _serve() -> int:
     except (OSError, ValueError, OverflowError) as error:
         raise Misconfigured(f"port {port} of {address} cannot be used ({error}): give another PORT") from None
     lakehouse = to_place(os.environ.get("KEYFOLD_HOME") or ".keyfold").expanduser().resolve()
-    on_disk = local_path(lakehouse)
-    home = Path(os.environ.get("DAGSTER_HOME") or (on_disk or Path(".keyfold")) / "dagster").expanduser().resolve()
+    on_disk = lakehouse.local_path
+    home = DiskPath(os.environ.get("DAGSTER_HOME") or (on_disk or Path(".keyfold")) / "dagster").expanduser().resolve()
     # For the code server, and so for runs.
     os.environ.update(KEYFOLD_HOME=str(lakehouse), DAGSTER_HOME=str(home), KEYFOLD_UI_URL=url)
     os.chdir(project_folder())
@@ -108,7 +108,7 @@ def _serve() -> int:
         pages.routes.insert(0, Mount("/data_docs", data_docs((on_disk or home) / "data_docs")))
         file = home / "ui.token"
         if not file.exists() or file.stat().st_size < 32:
-            write_whole(file, secrets.token_urlsafe(32).encode())
+            file.write_whole(secrets.token_urlsafe(32).encode())
         token = file.read_text(encoding="ascii").strip()
         gate = Gate(pages, token, urlsplit(url).hostname or ADDRESS)
         server = uvicorn.Server(uvicorn.Config(gate, log_level="warning", timeout_graceful_shutdown=2))

@@ -30,8 +30,8 @@ from keyfold.ingestion.parsing.parquet import read_parquet
 from keyfold.ingestion.parsing.rows import Reject, Rows, ValidatedRows, validate_rows
 from keyfold.ingestion.parsing.text import READABLE, UnreadableFileError, file_type, read_chunks
 from keyfold.runners.in_threads import in_threads
-from keyfold.storage.object_path import StoreError
 from keyfold.storage.place import Place
+from keyfold.storage.store_failures import StoreError
 from keyfold.stream import Stream
 from keyfold.stream.source import TEXT_OF, name_of
 

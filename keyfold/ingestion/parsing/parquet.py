@@ -11,7 +11,6 @@ from pyarrow import types
 
 from keyfold.ingestion.parsing.rows import Rows
 from keyfold.ingestion.parsing.text import UnreadableFileError, in_bytes, row_sizes
-from keyfold.lakehouse.files import open_for_reading
 from keyfold.lakehouse.foreign import finer_time
 from keyfold.storage.place import Place
 
@@ -46,7 +45,7 @@ def read_parquet(
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 - takes 0.1 s
 
-    with open_for_reading(path, within=landing) as opened:
+    with path.open_for_reading(within=landing) as opened:
         # An empty file has no rows, as in other formats. Parquet's reader would call it broken.
         if not opened.seek(0, os.SEEK_END):
             return

@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyarrow import types
 
 from keyfold.ingestion.child import WorkFailedError
-from keyfold.lakehouse.files import open_for_reading
 from keyfold.storage.place import Place
 
 CHUNK = 16 << 20
@@ -262,7 +261,7 @@ def open_text(path: Place, landing: Place | None = None, encoding: str = "utf-8"
     Raises:
         OSError: the file cannot be read, or a link leads out of the folder.
     """
-    with open_for_reading(path, _READ_AHEAD, landing) as file:
+    with path.open_for_reading(_READ_AHEAD, landing) as file:
         content = cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if file_type(path).is_compressed else file
         is_utf8 = codecs.lookup(encoding).name == "utf-8"
         yield content if is_utf8 else io.BufferedReader(_InUtf8(content, encoding), _MIB)

@@ -19,7 +19,6 @@ from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
 from keyfold.lakehouse.fail_points import fail_point
 from keyfold.lakehouse.file_changes import replace_rows
-from keyfold.lakehouse.files import files_below, remove_tree
 from keyfold.lakehouse.leaves import HashOf
 from keyfold.lakehouse.merging import merge_files, rows_before
 from keyfold.lakehouse.reading import scan_in_columns
@@ -77,7 +76,7 @@ def forget(job: KeyedJob, generation: Generation, batch: int, retained: int) -> 
         retained: number of batches whose staged upsert rows and state stay readable.
     """
     # Until a batch is committed it may be repeated, and the repeated batch must get the same responses.
-    remove_tree(generation.responses / f"{batch:09d}", missing_ok=True)
+    (generation.responses / f"{batch:09d}").remove_tree(missing_ok=True)
     oldest, before = generation.journal.done(batch - retained + 1), generation.journal.done(batch - retained)
     if oldest is None or before is None:
         return
@@ -102,7 +101,7 @@ def remove_strays(generation: Generation, record: KeyedDone) -> None:
     manifests = read_manifests(generation.manifests, new).values()
     # Parts of a batch are named by manifests of that batch, or of no batch.
     named = own.union(*(Manifest.unpack(manifest).files for manifest in manifests))
-    for file in [*files_below(generation.parts), *files_below(generation.manifests)]:
+    for file in [*generation.parts.files_below(), *generation.manifests.files_below()]:
         if _batch_of(file.path.name) == record.batch and file.path.name not in named:
             file.path.unlink(missing_ok=True)
 

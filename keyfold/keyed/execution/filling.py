@@ -32,10 +32,10 @@ from keyfold.keyed.plans.input_tables import input_ids, input_tables
 from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.lakehouse import Lakehouse, create_table, is_table
 from keyfold.lakehouse.fail_points import fail_point
-from keyfold.lakehouse.files import DamagedError, remove_tree, write_json_once
 from keyfold.lakehouse.paths import table_id
 from keyfold.runners import Runners
 from keyfold.storage.place import Place
+from keyfold.storage.storage_path import DamagedError
 
 EVENTS = Events()
 """All events of a job's inputs."""
@@ -94,7 +94,7 @@ def fill(
     """
     if branch is not None:
         folder, replacing = branch_folder(lakehouse, job.name, branch), ()
-        remove_tree(folder, missing_ok=True)
+        folder.remove_tree(missing_ok=True)
     else:
         _check_names(lakehouse, job)
         # A generation that is live by an earlier decision must have its tables before it is replaced.
@@ -173,7 +173,7 @@ def _created(
         table_ids={name: table_id(place) for name, place in places.items()},
         input_ids=input_ids(lakehouse, job),
     )
-    write_json_once(folder / RECORD, record.model_dump(mode="json"))
+    (folder / RECORD).write_json(record.model_dump(mode="json"), once=True)
     fail_point("generation: created")
     return Generation(folder, record, replacing)
 

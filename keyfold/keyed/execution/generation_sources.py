@@ -25,7 +25,6 @@ from keyfold.keyed.state_parts.part_reading import THREADS, partition_reads, unr
 from keyfold.lakehouse.carrying import carry_rows
 from keyfold.lakehouse.data_files import ROWS_A_GROUP
 from keyfold.lakehouse.fail_points import fail_point
-from keyfold.lakehouse.files import new_file
 from keyfold.lakehouse.positions import Position
 from keyfold.lakehouse.reading import count_rows, scan_parquet, scan_rows
 from keyfold.runners.in_threads import in_threads
@@ -208,7 +207,7 @@ class TableRows:
     def begin(self, job: KeyedJob, generation: Generation) -> Beginning:
         """Write the rows to a file that tasks can read."""
         file = generation.folder / STAGED
-        with new_file(file) as opened:
+        with file.new_file() as opened:
             rows = self.rows.select(job.state.schema.names)
             rows.sink_parquet(opened, compression="lz4", statistics=False, row_group_size=ROWS_A_GROUP)
         read = _StagedRows(file, scan_parquet(file).select(pl.len()).collect().item())

@@ -252,7 +252,7 @@ class _Reader:
 
 
 _INSTALLED = [Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib", "stdlib")]
-_BY_TEXT = ("datetime", "decimal", "fractions", "pathlib", "uuid", "zoneinfo", "keyfold.storage.place")
+_BY_TEXT = ("datetime", "decimal", "fractions", "pathlib", "uuid", "zoneinfo", "keyfold.storage.disk_path")
 
 
 def _state(value: Any) -> Any:

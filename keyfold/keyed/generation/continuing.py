@@ -3,7 +3,6 @@
 HOME/jobs/<job>/<generation>/code.json   the code of the last run, where it is not that which the generation was created with
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -19,8 +18,7 @@ from keyfold.keyed.generation.declaration_difference import Difference
 from keyfold.keyed.generation.generation_record import RECORD
 from keyfold.keyed.generation.generations import Generation
 from keyfold.keyed.job.contract import KeyedJob
-from keyfold.lakehouse import read_json, write_json
-from keyfold.lakehouse.files import DamagedError, write_durably
+from keyfold.storage.storage_path import DamagedError
 from keyfold.validation import Record
 
 _CODE = "code.json"
@@ -84,7 +82,7 @@ def with_last_declaration(generation: Generation) -> Generation:
     if declared is None or declared == generation.record.declaration:
         return generation
     record = generation.record.model_copy(update={"declaration": declared})
-    write_durably(generation.folder / RECORD, json.dumps(record.model_dump(mode="json")).encode())
+    (generation.folder / RECORD).write_json(record.model_dump(mode="json"))
     return replace(generation, record=record)
 
 
@@ -138,7 +136,7 @@ def code_of_generation(generation: Generation) -> CodeRecord:
     """
     file = generation.folder / _CODE
     try:
-        return CodeRecord.model_validate(read_json(file, f"remove {file}: the next run writes it again"))
+        return CodeRecord.model_validate(file.read_json(f"remove {file}: the next run writes it again"))
     except FileNotFoundError:
         return CodeRecord(code=generation.record.declaration.code)
     except ValidationError:
@@ -155,6 +153,6 @@ def record_code(generation: Generation, code: Mapping[str, FunctionCode]) -> str
     changed = code_differences(last.code, code)
     if changed:
         last = CodeRecord(since=following, code=dict(code), change="; ".join(map(str, changed)))
-        write_json(generation.folder / _CODE, last.model_dump(mode="json"))
+        (generation.folder / _CODE).write_json(last.model_dump(mode="json"))
     # A run that was killed before its first batch has recorded the same.
     return last.change if last.since == following else ""

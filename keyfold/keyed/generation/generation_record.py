@@ -11,9 +11,8 @@ from pydantic import Field, ValidationError
 
 from keyfold.keyed.generation.declaration import Declaration, StateDeclaration
 from keyfold.keyed.rows.key_share import KeyShare
-from keyfold.lakehouse import read_json
-from keyfold.lakehouse.files import DamagedError
 from keyfold.storage.place import Place
+from keyfold.storage.storage_path import DamagedError
 from keyfold.validation import Record
 
 RECORD = "generation.json"
@@ -89,7 +88,7 @@ def read_record(file: Place, remedy: str = "") -> GenerationRecord:
         DamagedError: the file is no such record.
         FileNotFoundError: there is no such file.
     """
-    content = read_json(file, remedy)
+    content = file.read_json(remedy)
     fields = content if content.get("format") == FORMAT else _of_every_version(content)
     try:
         return GenerationRecord.model_validate(fields)

@@ -19,7 +19,6 @@ from keyfold.keyed.generation.clocks import archive_clocks, clocks_of
 from keyfold.keyed.generation.generation_record import FORMAT, RECORD, GenerationRecord, Origin, read_record
 from keyfold.keyed.generation.live_record import Entry, changing_live, live_entry, live_record, written_by_hand
 from keyfold.lakehouse import Lakehouse, is_table
-from keyfold.lakehouse.files import remove_tree
 from keyfold.lakehouse.positions import newest_version
 from keyfold.storage.place import Place
 
@@ -241,7 +240,7 @@ def next_folder(lakehouse: Lakehouse, job: str) -> tuple[Place, Entry | None]:
         with changing_live(lakehouse) as entries:
             entries[job] = entry
     for folder in dead:
-        remove_tree(folder)
+        folder.remove_tree()
     return _folder_beside(lakehouse, job, entry), entry
 
 

@@ -13,10 +13,10 @@ from keyfold.keyed.generation.live_record import Entry, changing_live, live_entr
 from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.carrying import replace_rows
 from keyfold.lakehouse.fail_points import fail_point
-from keyfold.lakehouse.files import DamagedError, move_tree, remove_tree
 from keyfold.lakehouse.presence import is_damaged
 from keyfold.lakehouse.table_features import is_replaceable
 from keyfold.storage.place import Place
+from keyfold.storage.storage_path import DamagedError
 
 
 def go_live(lakehouse: Lakehouse, *generations: Generation) -> None:
@@ -77,7 +77,7 @@ def finish_going_live(lakehouse: Lakehouse, job: str) -> None:
             # A table that the job no longer has goes where the generation is that wrote it.
             if is_table(lakehouse.live_table(name)):
                 _move(lakehouse.live_table(name), replaced.folder)
-    remove_tree(live.folder / "tables", missing_ok=True)
+    (live.folder / "tables").remove_tree(missing_ok=True)
 
 
 def _named(lakehouse: Lakehouse, job: str, name: str | None) -> Generation | None:
@@ -91,6 +91,6 @@ def _named(lakehouse: Lakehouse, job: str, name: str | None) -> Generation | Non
 
 def _move(table: Place, folder: Place) -> None:
     to = folder / "tables" / table.name
-    remove_tree(to, missing_ok=True)
+    to.remove_tree(missing_ok=True)
     to.parent.mkdir(parents=True, exist_ok=True)
-    move_tree(table, to, "_delta_log")
+    table.move_tree(to, "_delta_log")

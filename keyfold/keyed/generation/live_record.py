@@ -12,8 +12,7 @@ from typing import Annotated
 from pydantic import StringConstraints, TypeAdapter
 
 from keyfold.journal.sealed import sealed, unsealed
-from keyfold.lakehouse import Lakehouse, exclusive
-from keyfold.lakehouse.files import read_with_tag, replace
+from keyfold.lakehouse import Lakehouse
 from keyfold.storage.place import Place
 from keyfold.validation import Record
 
@@ -76,19 +75,19 @@ def changing_live(lakehouse: Lakehouse) -> Iterator[dict[str, Entry]]:
     Raises:
         KeyfoldError: another run changes it all the time; or, in a store, this run has lost its lease.
     """
-    with exclusive(lakehouse.home, "going live", patience=_PATIENCE):
+    with lakehouse.home.exclusive("going live", patience=_PATIENCE):
         entries, number, tag = _read(lakehouse)
         yield entries
         # The time, so that it is later than what was there before a record that was lost or written by hand.
         number = max(number + 1, time.time_ns() // 1_000_000)
-        replace(live_record(lakehouse), sealed(_ENTRIES.dump_json(entries, exclude_defaults=True), number), tag)
+        live_record(lakehouse).replace_content(sealed(_ENTRIES.dump_json(entries, exclude_defaults=True), number), tag)
 
 
 def _read(lakehouse: Lakehouse) -> tuple[dict[str, Entry], int, str]:
     """Return the entries of the live record, its number, and its tag; no entries of a missing or damaged one."""
     tag = ""
     with suppress(FileNotFoundError, ValueError):
-        content, tag = read_with_tag(live_record(lakehouse))
+        content, tag = live_record(lakehouse).read_with_tag()
         # One that was written by hand is a line without number and digest.
         entries, number = unsealed(content) if b"\n" in content.strip() else (content, 0)
         return _ENTRIES.validate_json(entries), number, tag

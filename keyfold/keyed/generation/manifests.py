@@ -14,7 +14,6 @@ import polars as pl
 from keyfold.errors import Damaged, first_line
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.lakehouse.checksums import checksum_of_bytes
-from keyfold.lakehouse.files import new_file
 from keyfold.storage.place import Place
 
 
@@ -32,7 +31,7 @@ def write_manifests(folder: Place, batch: int, manifests: Mapping[int, bytes]) -
     content = io.BytesIO()
     rows.write_parquet(content, compression="zstd")
     name = f"{batch:09d}-{uuid.uuid4().hex}_{checksum_of_bytes(content.getvalue())}.parquet"
-    with new_file(folder / name) as file:
+    with (folder / name).new_file() as file:
         file.write(content.getvalue())
     return name
 

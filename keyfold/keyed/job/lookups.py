@@ -17,7 +17,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from keyfold.errors import Damaged, InvalidData, NotFound
-from keyfold.lakehouse.files import new_file
 from keyfold.privacy import MASK
 from keyfold.schemas import to_names, to_schema
 from keyfold.storage.place import Place, to_place
@@ -107,7 +106,7 @@ class KeptLookups:
         path = self._folder / stored
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            with new_file(path) as file:
+            with path.new_file() as file:
                 file.write(content)
         self._seen[name] = stamp, stored
         return stored

@@ -6,7 +6,6 @@ another.
 
 from typing import Protocol
 
-from keyfold.lakehouse.files import write_once
 from keyfold.storage.place import Place
 
 
@@ -70,4 +69,4 @@ class ResponsesInFiles:
         Raises:
             OSError: the disk is full or fails; the response must not be used then.
         """
-        write_once(self._folder / key, response.encode())
+        (self._folder / key).write_once(response.encode())

@@ -19,8 +19,7 @@ from keyfold.keyed.calling.slots import SLOT, Slots, positions_of
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.keyed.state_parts.manifest import NEVER, Part
 from keyfold.keyed.state_parts.part_rows import SIZES, Sizes, rows_at
-from keyfold.lakehouse.files import new_file, open_for_reading
-from keyfold.storage.place import Place, local_path
+from keyfold.storage.place import Place
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -55,7 +54,7 @@ def write_part(rows: pl.DataFrame, batch: int, folder: Place, sizes: Sizes = SIZ
         return replace(part, payload=content)
     # Parquet has checksums of pages alone: the name has that of the footer.
     name = f"{identity}_{zlib.crc32(content[-_ENDING - _length(content) :]):08x}.parquet"
-    with new_file(folder / name) as file:
+    with (folder / name).new_file() as file:
         file.write(content)
     return replace(part, file=name)
 
@@ -164,8 +163,8 @@ class ParquetPart:
             size = path.stat().st_size
             if size != part.size:
                 raise self._damaged(f"it has {size:,} bytes and should have {part.size:,}")
-            local = local_path(path)
-            source = pa.memory_map(str(local)) if local else open_for_reading(path)
+            local = path.local_path
+            source = pa.memory_map(str(local)) if local else path.open_for_reading()
             metadata = pq.read_metadata(pa.BufferReader(self._footer(source)))
             file = pq.ParquetFile(source, metadata=metadata, **options)
             identity = (file.schema_arrow.metadata or {}).get(_IDENTITY, b"").decode(errors="replace")

@@ -25,7 +25,6 @@ from keyfold.keyed.job.inputs import Input
 from keyfold.keyed.plans.input_tables import input_tables
 from keyfold.keyed.rows.codec import conform, polars_schema, with_plain_floats
 from keyfold.lakehouse import Lakehouse, is_table
-from keyfold.lakehouse.files import names_in
 from keyfold.lakehouse.log_changes import snapshot
 from keyfold.lakehouse.reading import scan_in_columns
 from keyfold.storage.place import Place
@@ -233,7 +232,7 @@ class _Runs:
         """The version that added each file, as far as the log goes back, and whether it has new rows."""
         versions: dict[str, tuple[int, bool]] = {}
         log = self._place / "_delta_log"
-        for name in sorted(name for name in names_in(log) if name.endswith(".json") and name[:20].isdigit()):
+        for name in sorted(name for name in log.names() if name.endswith(".json") and name[:20].isdigit()):
             for line in (log / name).read_bytes().splitlines():
                 if added := json.loads(line).get("add"):
                     versions[unquote(added["path"])] = int(name[:20]), added.get("dataChange", True)

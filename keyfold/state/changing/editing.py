@@ -21,7 +21,7 @@ from keyfold.keyed.generation.continuing import check_generation, complete_batch
 from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.rows.codec import empty, polars_schema
-from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.lakehouse import Lakehouse
 from keyfold.privacy import masked
 from keyfold.runners import Runners
 from keyfold.state.making.mapping import StateMapping, as_state, check_rows, private_in_state
@@ -75,7 +75,7 @@ def edit_state(lakehouse: Lakehouse, job: KeyedJob, edit: Edit, *, yes: bool = F
         raise InvalidData(f"job {job.name}: no keys are given; name them with --key ({', '.join(job.key)})")
     corrections = _corrections(job, edit.corrections)
     change = _change(job, wanted, corrections)
-    with exclusive(lakehouse.job(job.name), f"job {job.name}"):
+    with lakehouse.job(job.name).exclusive(f"job {job.name}"):
         live = live_generation(lakehouse, job.name)
         if live is None:
             raise NotFound(f"job {job.name} has never run: it has no state")

@@ -20,7 +20,6 @@ from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE
 from keyfold.keyed.job_run import RunOptions, fill_span
 from keyfold.keyed.rows.codec import empty
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.files import remove_tree
 from keyfold.runners import Runners
 from keyfold.state.changing.aggregate_changes import AggregateChanges, aggregate_changes
 
@@ -112,7 +111,7 @@ def with_history(
         history = StateAfter(replay, complete_batch(replay), "")
         yield StateWithHistory(state, history, lambda rows, history: filled(changes, convert(rows), history))
     finally:
-        remove_tree(folder, missing_ok=True)
+        folder.remove_tree(missing_ok=True)
 
 
 def filled(changes: AggregateChanges, rows: pl.DataFrame, history: pl.DataFrame) -> pl.DataFrame:

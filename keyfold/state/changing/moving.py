@@ -12,7 +12,7 @@ from keyfold.keyed.generation.generations import Generation, live_generation
 from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.plans.input_tables import input_tables
-from keyfold.lakehouse import Lakehouse, exclusive, is_table
+from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.runners import Runners
 from keyfold.state.changing.history import check_is_new, with_history
 from keyfold.state.changing.migrating import Change, Changes, Verdict, changes_to, migrate
@@ -84,7 +84,7 @@ def move(
         KeyfoldError: nothing has changed, no aggregate is new that `from_history` could fill, a change needs a refresh (names it), the last run was interrupted, or a run has
             locked the job. The old generation stays live.
     """
-    with exclusive(lakehouse.job(job.name), f"job {job.name}"):
+    with lakehouse.job(job.name).exclusive(f"job {job.name}"):
         # Read and plan under the lock: otherwise a run could replace the live generation in between.
         live = live_generation(lakehouse, job.name)
         if live is None:

@@ -13,9 +13,8 @@ from keyfold.keyed.generation.generations import (
 from keyfold.keyed.generation.going_live import finish_going_live, go_live
 from keyfold.keyed.generation.manifests import files_of, read_manifests
 from keyfold.keyed.plans.input_tables import check_inputs, check_unread
-from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.fail_points import fail_point
-from keyfold.lakehouse.files import move_tree, remove_tree
 from keyfold.storage.place import path_below
 
 
@@ -28,7 +27,7 @@ def promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
         KeyfoldError: there is no such branch, it does not have all events, it was interrupted or is damaged, the event table
             was replaced since or lacks files that it has not read, or a run has locked the job; nothing is changed.
     """
-    with exclusive(lakehouse.job(job), f"job {job}"):
+    with lakehouse.job(job).exclusive(f"job {job}"):
         generation = to_promote(lakehouse, job, branch)
         go_live(lakehouse, generation)
         return generation
@@ -47,7 +46,7 @@ def to_promote(lakehouse: Lakehouse, job: str, branch: str) -> Generation:
     if generation.is_branch:
         folder = generation_folder(lakehouse, job)
         # Its record last: in a bucket files move one by one, and a folder without it is no generation.
-        move_tree(generation.folder, folder, "generation.json")
+        generation.folder.move_tree(folder, "generation.json")
         fail_point("promote: renamed")
         generation = Generation(folder, generation.record)
     return generation
@@ -105,7 +104,7 @@ def prune(lakehouse: Lakehouse, job: str, *, branches: bool = False, yes: bool =
     Raises:
         KeyfoldError: the pointer to the live generation is lost, or a run has locked the job; nothing is removed.
     """
-    with exclusive(lakehouse.job(job), f"job {job}"):
+    with lakehouse.job(job).exclusive(f"job {job}"):
         return remove_other_generations(lakehouse, job, branches=branches, yes=yes)
 
 
@@ -119,5 +118,5 @@ def remove_other_generations(lakehouse: Lakehouse, job: str, *, branches: bool =
     folders += sorted(lakehouse.job(job).glob("branches/*")) if branches else []
     others = [folder for folder in folders if live is None or folder != live.folder]
     for folder in others if yes else ():
-        remove_tree(folder)
+        folder.remove_tree()
     return [str(path_below(folder, lakehouse.job(job))) for folder in others]

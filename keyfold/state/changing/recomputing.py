@@ -30,7 +30,6 @@ from keyfold.keyed.job_run import RunOptions, fill_span, watermark
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
 from keyfold.lakehouse.file_changes import files_with
-from keyfold.lakehouse.files import remove_tree
 from keyfold.lakehouse.reading import scan_files
 from keyfold.runners import Runners
 from keyfold.state.changing.editing import plan_of_edit
@@ -275,4 +274,4 @@ def computed_again(
         filled = fill_span(lakehouse, job, live, ASIDE, of_events, options, runners=runners)
         yield RecomputedSpan(lakehouse, job, live, last, filled, *span, has_open_rows)
     finally:
-        remove_tree(folder, missing_ok=True)
+        folder.remove_tree(missing_ok=True)

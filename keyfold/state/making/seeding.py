@@ -18,7 +18,7 @@ from keyfold.keyed.generation.going_live import go_live
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job_run import watermark as watermark_of
 from keyfold.keyed.plans.input_tables import input_tables, positions_explained
-from keyfold.lakehouse import Lakehouse, exclusive, is_table
+from keyfold.lakehouse import Lakehouse, is_table
 from keyfold.lakehouse.positions import Position, check_position, position_at
 from keyfold.privacy import masked
 from keyfold.runners import Runners
@@ -101,7 +101,7 @@ def seed_job(lakehouse: Lakehouse, job: KeyedJob, wanted: SeedSource, *, yes: bo
     new_rows = _events_at(lakehouse, job, _latest(lakehouse, job)) - skipped
     if not yes:
         return Seeded(job.name, None, checked, versions, watermark, new_rows, sample)
-    with exclusive(lakehouse.job(job.name), f"job {job.name}"):
+    with lakehouse.job(job.name).exclusive(f"job {job.name}"):
         table = TableRows(wanted.source, rows, checked.events, skipped, positions, watermark)
         generation = fill(runners, lakehouse, job, table).generation
         go_live(lakehouse, generation)

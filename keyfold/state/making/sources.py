@@ -13,11 +13,10 @@ from polars.datatypes import DataTypeClass
 from keyfold.errors import InvalidData, NotFound
 from keyfold.exact_cast import exact_cast
 from keyfold.lakehouse import Lakehouse, is_table
-from keyfold.lakehouse.files import open_for_reading
 from keyfold.lakehouse.foreign import check_files_are_inside, check_no_link_leads_out, finer_time, int96_columns
 from keyfold.lakehouse.reading import scan_parquet
 from keyfold.state.rows.lines import is_keyed, keyed_rows
-from keyfold.storage.place import Place, as_source, to_place
+from keyfold.storage.place import Place, to_place
 
 ENDINGS = {
     ".parquet": "parquet",
@@ -84,7 +83,7 @@ def open_source(lakehouse: Lakehouse, source: str, key: Sequence[str] = ()) -> p
 
 def _first_line(files: Sequence[Place]) -> str:
     for file in files:
-        with open_for_reading(file) as opened:
+        with file.open_for_reading() as opened:
             for line in opened:
                 if line.strip():
                     return line.decode(errors="replace")
@@ -106,7 +105,7 @@ def _scan_parquet(files: list[Place]) -> pl.LazyFrame:
 
     wide = set[str]()
     for file in files:
-        with open_for_reading(file) as opened:
+        with file.open_for_reading() as opened:
             metadata = pq.read_metadata(opened)
             wide.update(int96_columns(metadata))
             if unit := finer_time(opened, metadata):
@@ -132,7 +131,7 @@ def _scan(kind: str | None, files: list[Place]) -> pl.LazyFrame:
     if kind == "parquet":
         return _scan_parquet(files)
     # Files in a bucket are read by their URLs, with credentials from the environment.
-    texts: Any = [as_source(file) for file in files]
+    texts: Any = [file.as_source() for file in files]
     options: Any = {"credential_provider": None}
     if kind == "csv":
         # As text: the columns of the state decide which values are numbers; 007 may be text.

@@ -1,7 +1,5 @@
 """Write state to Parquet files."""
 
-import os
-import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,9 +8,8 @@ import polars as pl
 
 from keyfold.errors import Misconfigured
 from keyfold.lakehouse.data_files import WrittenFile, write_data_file
-from keyfold.lakehouse.files import sync_folder
 from keyfold.state.reading.state_rows import RowSource
-from keyfold.storage.place import Place, local_path, to_place
+from keyfold.storage.place import Place, to_place
 
 _ROWS_A_FILE = 1_000_000
 _BYTES_A_FILE = 128 << 20
@@ -49,12 +46,10 @@ def write_state(rows: RowSource, to: Place | str) -> Export:
     Example:
         >>> write_state(read_state(lakehouse, "purchase_totals"), "totals")  # doctest: +SKIP
     """
-    place = to_place(to)
-    local = local_path(place)
-    target = place if local is None else local.expanduser().resolve()
+    target = to_place(to).expanduser().resolve()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Misconfigured(f"{target} exists already: name a new folder, or an empty one")
-    if (folder := local_path(target)) is None:
+    if (folder := target.local_path) is None:
         return _export(target, list(_files(rows, target)))
     # Beside the target: a rename is atomic only within a file system.
     staged = folder.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
@@ -63,10 +58,9 @@ def write_state(rows: RowSource, to: Place | str) -> Export:
         written = list(_files(rows, staged))
         if folder.exists():
             folder.rmdir()
-        os.replace(staged, folder)
-        sync_folder(folder.parent)
+        staged.move_file(folder)
     finally:
-        shutil.rmtree(staged, ignore_errors=True)
+        staged.remove_tree(missing_ok=True)
     return _export(target, written)
 
 

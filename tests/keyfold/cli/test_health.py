@@ -11,10 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from keyfold.journal.clock import Reading
 from keyfold.keyed.generation.batch_records import ClockRecord
-from keyfold.lakehouse.files import exclusive
 from keyfold.runs import health as sampler
 from keyfold.runs.health import free_bytes
 from keyfold.runs.metrics import MEANING
+from keyfold.storage.disk_path import DiskPath
 from keyfold.storage.place import to_place
 from keyfold.times import BEGINNING
 from tests.keyfold.cli.rides import POINT, RIDE
@@ -108,7 +108,7 @@ def test_the_state_of_a_job_is_of_its_last_run_its_watermark_and_its_plans(
         generation.write_clock(ClockRecord(watermark=watermark, processing_time=reading.wall, reading=reading))
     if planned is not None:
         generation.journal.write_plans([planned_at(1, now - planned)])
-    with exclusive(lakehouse.job(JOB), "a run") if held else nullcontext():
+    with lakehouse.job(JOB).exclusive("a run") if held else nullcontext():
         code, found = told(JOB)
     assert (code, found[JOB]["state"]) == (0 if state in ("ok", "running") else 1, state)
     assert found[JOB]["detail"].startswith(detail)
@@ -120,7 +120,7 @@ def test_the_state_of_a_job_is_of_its_last_run_its_watermark_and_its_plans(
 def test_a_run_that_begins_or_ends_while_it_is_looked_at_is_not_an_interrupted_one(told, lakehouse, monkeypatch, held):
     put_generation(lakehouse, JOB).journal.write_plans([planned_at(0, ago(minutes=1))])
     looks = iter(held)
-    monkeypatch.setattr(sampler, "is_held", lambda _: next(looks))
+    monkeypatch.setattr(DiskPath, "is_held", lambda _: next(looks))
     assert told(JOB)[1][JOB]["state"] == "running"
 
 

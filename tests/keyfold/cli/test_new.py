@@ -26,6 +26,8 @@ from keyfold.cli.new.project_files import stream_files, stream_of, write_files
 from keyfold.cli.new.sample import Proposal, propose
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.parsing import parse_file
+from keyfold.storage.disk_path import DiskPath
+from keyfold.storage.place import to_place
 from keyfold.stream import INGESTED_AT
 from tests.examples import examples
 from tests.project_copy import ROOT
@@ -34,7 +36,7 @@ from tests.shop import START
 TIME = "timestamp[us, tz=UTC]"
 
 
-def csv_of(folder: Path, **columns: list[Any]) -> Path:
+def csv_of(folder: DiskPath, **columns: list[Any]) -> Path:
     path = folder / "sample.csv"
     with open(path, "w", newline="") as file:
         writer = csv.writer(file)
@@ -43,7 +45,7 @@ def csv_of(folder: Path, **columns: list[Any]) -> Path:
     return path
 
 
-def json_of(folder: Path, *rows: Mapping[str, Any]) -> Path:
+def json_of(folder: DiskPath, *rows: Mapping[str, Any]) -> Path:
     path = folder / "sample.ndjson"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -59,7 +61,7 @@ def kinds(proposal: Proposal) -> dict[str, str]:
 
 def accepted(proposal: Proposal, path: Path) -> int:
     stream = stream_of(stream_files("trips", proposal, "new"), "trips")
-    return sum(rows.accepted.height for rows in parse_file(stream, path, datetime.now(UTC)))
+    return sum(rows.accepted.height for rows in parse_file(stream, to_place(path), datetime.now(UTC)))
 
 
 def test_types_are_those_of_all_rows_and_codes_of_digits_stay_text(tmp_path):
@@ -162,7 +164,7 @@ def test_objects_become_columns_and_what_has_no_fixed_fields_private_json_text(t
     assert private == ["list", "deep", "various", "open", "odd"]
     assert accepted(proposal, path) == 4
     stream = stream_of(stream_files("trips", proposal, "new"), "trips")
-    (found,) = parse_file(stream, path, datetime.now(UTC))
+    (found,) = parse_file(stream, to_place(path), datetime.now(UTC))
     assert [[one["v"] for one in each] for each in found.accepted["list"]] == [[1, 2.5], [2.5]] * 2
     assert [json.loads(text) for text in found.accepted["open"]] == [row["open"] for row in rows]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
@@ -271,7 +273,7 @@ HARD = {"at": times(1), **{name: [1] for name in HARD_NAMES}, "bikes": ["a"]}
 """Names that a column cannot keep, that a Python text escapes, or that mean something to templates."""
 
 
-def written_of(tmp_path: Path, columns: Mapping[str, list[Any]]) -> list[tuple[Path, Proposal]]:
+def written_of(tmp_path: DiskPath, columns: Mapping[str, list[Any]]) -> list[tuple[Path, Proposal]]:
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     paths = [json_of(tmp_path, *rows), tmp_path / "sample.parquet"]
     pq.write_table(pa.table(dict(columns)), paths[1])

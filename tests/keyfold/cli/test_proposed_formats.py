@@ -15,6 +15,7 @@ from keyfold.cli.app import app
 from keyfold.cli.new.project_files import stream_files, stream_of
 from keyfold.cli.new.sample import Proposal, propose
 from keyfold.ingestion.parsing import parse_file
+from keyfold.storage.place import to_place
 from keyfold.stream import TIMESTAMP, Stream
 from tests.examples import examples
 from tests.shop import START
@@ -30,7 +31,7 @@ def stream(proposal: Proposal) -> Stream:
 
 def times(declared: Stream, sample: Path) -> list[datetime]:
     """The event times that ingest reads of a sample, none of which it refuses."""
-    parts = list(parse_file(declared, sample, datetime.now(UTC)))
+    parts = list(parse_file(declared, to_place(sample), datetime.now(UTC)))
     assert not [reject for part in parts for reject in part.rejects]
     return [moment for part in parts for moment in part.accepted[declared.event_time]]
 

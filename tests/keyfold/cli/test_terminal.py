@@ -6,14 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import typer
 
 from keyfold.cli.terminal import failures, progress_of, warn
 from keyfold.journal.records import Progress
-from keyfold.lakehouse import exclusive
 from keyfold.storage.place import to_place
 from tests.faulty_store import Fault, faulty_store
 
@@ -59,7 +57,7 @@ def test_warnings_are_a_line_each_as_they_are(errors):
 @pytest.mark.parametrize("home", ["/proc/home", "/sys/home"])
 def test_a_place_that_cannot_be_written_to_is_told_in_one_line(errors, home):
     shown = errors(io.StringIO())
-    with pytest.raises(typer.Exit) as raised, failures(), exclusive(Path(home), "job rides"):
+    with pytest.raises(typer.Exit) as raised, failures(), to_place(home).exclusive("job rides"):
         pass
     assert raised.value.exit_code == 1
     assert shown.getvalue().startswith(f"error: {home}")

@@ -27,7 +27,6 @@ from keyfold import (
 from keyfold.dagster import Keyfold, keyfold_assets
 from keyfold.dagster.alerting import _failure
 from keyfold.dagster.failures import fails_with_message
-from keyfold.lakehouse import exclusive
 from keyfold.operators import count, windows
 from tests.shop import CLICKS
 
@@ -84,7 +83,7 @@ def test_the_author_of_a_step_sees_its_frames_below_the_message(lake):
 
 def test_a_job_that_another_process_runs_is_retried(lake):
     lake.click(("ann", 1))
-    with exclusive(lake.lakehouse.job("per_hour"), "per_hour"):
+    with lake.lakehouse.job("per_hour").exclusive("per_hour"):
         (data,), retries, _ = failed(dg.Definitions(assets=keyfold_assets(jobs=[PER_HOUR])), lake.lakehouse)
     assert data.user_failure_data.metadata["keyfold/error"].value == "Locked"
     assert retries == 1

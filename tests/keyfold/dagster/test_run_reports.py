@@ -18,7 +18,7 @@ from keyfold.dagster.assets.shown import JobAssets, StreamAssets
 from keyfold.dagster.assets.streams import stream_assets
 from keyfold.dagster.resources import Keyfold
 from keyfold.keyed.job_run import run_job
-from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest, reports_to_dagster
 from keyfold.runs.reports_to_dagster import reported, written_by_ingest, written_by_job
 from spark_jobs.streams import METRICS
@@ -230,7 +230,7 @@ def test_a_run_that_dagster_starts_leaves_a_continuous_one_alone_and_one_by_hand
                 raise_on_error=False,
             )
 
-    with exclusive(lakehouse.ingest("metrics"), "ingest of metrics"):
+    with lakehouse.ingest("metrics").exclusive("ingest of metrics"):
         held = materialize()
     assert held.success == bool(tag)
     assert not held.asset_materializations_for_node("ingest_metrics")

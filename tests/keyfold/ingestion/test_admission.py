@@ -17,9 +17,9 @@ from keyfold.errors import KeyfoldError
 from keyfold.ingestion import known_files, split_reader
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.known import KnownFile, known_file
-from keyfold.ingestion.listing import fingerprint
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest
+from keyfold.storage.disk_path import DiskPath
 from keyfold.storage.place import Place
 from spark_jobs.streams import METRICS, SALES
 from tests.folders import move_folder
@@ -33,7 +33,9 @@ NO_TIME, SHORT = timedelta(0), timedelta(seconds=0.3)
 AnyPlace = TypeVar("AnyPlace", bound=Place)
 
 
-def look(landing: Path, known: dict[str, KnownFile] | None = None, settle: timedelta = NO_TIME, **options) -> Admission:
+def look(
+    landing: DiskPath, known: dict[str, KnownFile] | None = None, settle: timedelta = NO_TIME, **options
+) -> Admission:
     rows = [(path, *version) for path, version in (known or {}).items()]
     return select_files(
         landing,
@@ -129,10 +131,8 @@ def test_a_known_file_costs_a_look_at_its_status_alone_and_no_content_is_compare
     known = read(look(landing))
     assert len(known) == 50
     digests: list[Path] = []
-    monkeypatch.setattr(
-        "keyfold.ingestion.admission.fingerprint",
-        lambda path, within: digests.append(path) or fingerprint(path, within),
-    )
+    fingerprint = DiskPath.fingerprint
+    monkeypatch.setattr(DiskPath, "fingerprint", lambda path, within: digests.append(path) or fingerprint(path, within))
     put(landing / "1/1.json", "one\n")
     put(landing / "2/new.json")
     found = look(landing, known, reread_changed=True)
@@ -170,7 +170,7 @@ def values(lakehouse: Lakehouse) -> list[tuple[str, float]]:
     return sorted((row["key"], row["value"]) for row in rows)
 
 
-def test_half_a_file_is_never_read(lakehouse: Lakehouse, landing: Path):
+def test_half_a_file_is_never_read(lakehouse: Lakehouse, landing: DiskPath):
     stream = replace(METRICS, done_marker=True)
     put(landing / "day 1" / "cpu%.json", metric(1) + metric(2))
     put(landing / "day 1" / "_SUCCESS")
@@ -190,7 +190,7 @@ def test_half_a_file_is_never_read(lakehouse: Lakehouse, landing: Path):
 
 
 def test_a_file_that_grew_is_told_by_every_run_and_read_again_where_that_is_asked_for(
-    lakehouse: Lakehouse, landing: Path
+    lakehouse: Lakehouse, landing: DiskPath
 ):
     put(landing / "cpu.json", metric(1))
     ingest(lakehouse, METRICS, landing, runners=LOCAL)
@@ -223,13 +223,13 @@ def test_many_files_are_known_by_the_table_at_once_and_few_by_the_journal(lakeho
     assert len(known_files(lakehouse, "metrics", landing)) == 6
 
 
-def test_changed_files_of_a_stream_without_an_event_id_are_not_read_again(lakehouse: Lakehouse, landing: Path):
+def test_changed_files_of_a_stream_without_an_event_id_are_not_read_again(lakehouse: Lakehouse, landing: DiskPath):
     with pytest.raises(KeyfoldError, match="no event id, so rows that are read again would count twice"):
         ingest(lakehouse, SALES, landing, reread_changed=True, runners=LOCAL)
     assert not lakehouse.home.exists()
 
 
-def test_a_home_that_moves_reads_nothing_twice(lakehouse: Lakehouse, tmp_path: Path):
+def test_a_home_that_moves_reads_nothing_twice(lakehouse: Lakehouse, tmp_path: DiskPath):
     before, after = lakehouse, Lakehouse(lakehouse.home.with_name("after"))
     put(before.landing("sales") / "a.json", "".join(map(sale, range(5))))
     outside = put(tmp_path / "outside" / "b.json", sale(5)).parent
@@ -243,7 +243,7 @@ def test_a_home_that_moves_reads_nothing_twice(lakehouse: Lakehouse, tmp_path: P
 
 
 def test_a_file_that_changes_while_it_is_read_counts_for_nothing_and_is_read_by_the_next_run(
-    lakehouse: Lakehouse, landing: Path, monkeypatch: pytest.MonkeyPatch
+    lakehouse: Lakehouse, landing: DiskPath, monkeypatch: pytest.MonkeyPatch
 ):
     put(landing / "a.json", metric(1))
     growing = put(landing / "b.json", metric(2))

@@ -3,7 +3,6 @@
 import errno
 from dataclasses import asdict
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -17,6 +16,7 @@ from keyfold.lakehouse.reading import data_file_paths
 from keyfold.runners import Runners
 from keyfold.runners.local_runner import LocalRunner
 from keyfold.runs import ingest
+from keyfold.storage.disk_path import DiskPath
 from keyfold.storage.place import Place
 from tests.landings import EVENTS, check_counts, event, land, local_runners, stored
 from tests.power_cuts import OF_INGEST
@@ -28,7 +28,7 @@ def several(landing: Place) -> None:
         land(landing / f"{number}.json", events[::-1], "rubbish")
 
 
-def test_spark_s_workers_write_what_the_driver_would(spark: Runners, new_home, tmp_path: Path, monkeypatch):
+def test_spark_s_workers_write_what_the_driver_would(spark: Runners, new_home, tmp_path: DiskPath, monkeypatch):
     several(tmp_path / "landing")
     here, there = new_home("here"), new_home("there")
     ingest(here, EVENTS, tmp_path / "landing", runners=local_runners(1))
@@ -44,7 +44,7 @@ def test_spark_s_workers_write_what_the_driver_would(spark: Runners, new_home, t
         assert times == sorted(times)
 
 
-def test_files_of_which_every_row_is_a_copy_are_not_in_the_table(tmp_path: Path, monkeypatch):
+def test_files_of_which_every_row_is_a_copy_are_not_in_the_table(tmp_path: DiskPath, monkeypatch):
     monkeypatch.setattr(batch, "_SPLIT_BYTES", 1)
     lakehouse = Lakehouse(tmp_path / "home")
     for name in ("a", "b", "c"):
@@ -65,7 +65,7 @@ def test_files_of_which_every_row_is_a_copy_are_not_in_the_table(tmp_path: Path,
     ],
 )
 def test_a_disk_that_is_full_amid_a_write_or_at_any_point_is_one_message_and_the_next_run_goes_on(
-    tmp_path: Path, monkeypatch, owner: Any, name: str
+    tmp_path: DiskPath, monkeypatch, owner: Any, name: str
 ):
     lakehouse = Lakehouse(tmp_path / "home")
     several(lakehouse.landing("clicks"))
@@ -86,7 +86,7 @@ def test_a_disk_that_is_full_amid_a_write_or_at_any_point_is_one_message_and_the
     assert not is_unfinished(lakehouse, "clicks")
 
 
-def test_a_run_tells_how_far_it_has_come_of_all(tmp_path: Path):
+def test_a_run_tells_how_far_it_has_come_of_all(tmp_path: DiskPath):
     lakehouse = Lakehouse(tmp_path / "home")
     several(lakehouse.landing("clicks"))
     told = []
@@ -97,7 +97,7 @@ def test_a_run_tells_how_far_it_has_come_of_all(tmp_path: Path):
     assert [one.done for one in told] == sorted(one.done for one in told)
 
 
-def test_the_journal_tells_people_what_was_read_and_what_came_of_it(tmp_path: Path):
+def test_the_journal_tells_people_what_was_read_and_what_came_of_it(tmp_path: DiskPath):
     lakehouse = Lakehouse(tmp_path / "home")
     land(lakehouse.landing("clicks") / "a.json", [event("u", 1), event("u", 1)], "rubbish")
     ingest(lakehouse, EVENTS, runners=local_runners(1))

@@ -21,8 +21,8 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runners import Runners
 from keyfold.runs import ingest
-from keyfold.storage import object_path
-from keyfold.storage.object_path import ObjectPath
+from keyfold.storage import bucket_object
+from keyfold.storage.bucket_path import BucketPath
 from keyfold.storage.place import Place
 from tests.faulty_store import Fault, Request, faulty_store
 from tests.landings import EVENTS, START
@@ -91,7 +91,7 @@ def test_every_format_goes_from_a_bucket_to_tables_in_a_bucket_once(there, cache
 def test_a_home_on_a_disk_takes_files_from_a_bucket_and_a_home_in_a_bucket_takes_them_from_a_disk(
     bucket, lakehouse, there, tmp_path
 ):
-    landing = ObjectPath(f"s3a://{bucket}/elsewhere")
+    landing = BucketPath(f"s3a://{bucket}/elsewhere")
     (landing / "a.ndjson").write_bytes(text(click(1)))
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing" / "b.ndjson").write_bytes(text(click(2)))
@@ -182,7 +182,7 @@ def test_a_store_that_is_gone_quarantines_no_file_and_the_next_run_goes_on(
 def test_numbers_of_a_bucket_are_kept_on_disk_within_a_bound_and_read_when_their_copy_is_gone(
     bucket, cache, monkeypatch
 ):
-    folder = ObjectPath(f"s3a://{bucket}/ids")
+    folder = BucketPath(f"s3a://{bucket}/ids")
     arrays = {f"{at}.npy": np.arange(at, at + 1000, dtype=np.uint64) for at in range(5)}
     for name, numbers in arrays.items():
         write_array(folder / name, numbers)
@@ -198,14 +198,14 @@ def test_numbers_of_a_bucket_are_kept_on_disk_within_a_bound_and_read_when_their
 
 
 def test_a_cache_that_others_may_write_to_is_refused(bucket, cache):
-    write_array(ObjectPath(f"s3a://{bucket}/a.npy"), np.arange(3))
-    open_array(ObjectPath(f"s3a://{bucket}/a.npy"))
+    write_array(BucketPath(f"s3a://{bucket}/a.npy"), np.arange(3))
+    open_array(BucketPath(f"s3a://{bucket}/a.npy"))
     (folder,) = cache.glob("keyfold-cache-*")
     folder.chmod(0o777)
     with pytest.raises(KeyfoldError, match="is not private to this user"):
-        open_array(ObjectPath(f"s3a://{bucket}/a.npy"))
+        open_array(BucketPath(f"s3a://{bucket}/a.npy"))
 
 
 def fresh_connections() -> None:
     """Have the next request go where the environment says now."""
-    object_path._store.cache_clear()
+    bucket_object._client.cache_clear()

@@ -14,6 +14,7 @@ from keyfold.ingestion.drift import find_drift
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runs import ingest
+from keyfold.storage.disk_path import DiskPath
 from spark_jobs.streams import METRICS
 from tests.landings import local_runners, metric
 
@@ -56,24 +57,24 @@ HARMLESS: dict[str, bytes] = {
 }
 
 
-def put(folder: Path, files: dict[str, bytes]) -> list[Path]:
+def put(folder: DiskPath, files: dict[str, bytes]) -> list[DiskPath]:
     folder.mkdir(exist_ok=True)
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return [folder / name for name in files]
 
 
-def test_each_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path):
+def test_each_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: DiskPath):
     found = find_drift(METRICS, put(tmp_path, FAULTY))
     assert {file.name for file in found.unreadable} == set(FAULTY) - {"open_quote.csv"}
     assert all(reason.startswith("the ") for reason in found.unreadable.values()), found.unreadable
 
 
-def test_what_can_be_read_is_not_called_unreadable(tmp_path: Path):
+def test_what_can_be_read_is_not_called_unreadable(tmp_path: DiskPath):
     assert find_drift(METRICS, put(tmp_path, HARMLESS)).unreadable == {}
 
 
-def test_ingest_accounts_for_each_of_them(tmp_path: Path, lakehouse: Lakehouse):
+def test_ingest_accounts_for_each_of_them(tmp_path: DiskPath, lakehouse: Lakehouse):
     put(tmp_path / "landing", FAULTY | HARMLESS)
     began = time.monotonic()
     summary = ingest(lakehouse, METRICS, tmp_path / "landing", runners=local_runners(1))
@@ -86,7 +87,7 @@ def test_ingest_accounts_for_each_of_them(tmp_path: Path, lakehouse: Lakehouse):
 
 
 @pytest.mark.parametrize(("ending", "content"), [("json.gz", ZIPPED), ("csv.gz", ZIPPED), ("parquet", parquet(500))])
-def test_files_in_which_bits_have_flipped_end_no_command(tmp_path: Path, ending: str, content: bytes):
+def test_files_in_which_bits_have_flipped_end_no_command(tmp_path: DiskPath, ending: str, content: bytes):
     seeded, files = random.Random(), dict[str, bytes]()
     for number in range(100):
         flipped = bytearray(content)

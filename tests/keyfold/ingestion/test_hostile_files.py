@@ -15,6 +15,8 @@ from keyfold.ingestion import child
 from keyfold.ingestion.parsing import parse_file_safely
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest
+from keyfold.storage.disk_path import DiskPath
+from keyfold.storage.place import to_place
 from keyfold.stream import Stream
 from spark_jobs.streams import METRICS
 from tests.landings import ROWS_OF_PARQUET, check_counts, local_runners, metric, parquet, put, quarantine, rows
@@ -22,7 +24,9 @@ from tests.power_cuts import power_cut_at
 from tests.schemas import schema_of
 
 
-def test_a_file_in_whose_place_a_link_leads_out_once_it_is_planned_is_quarantined(lakehouse: Lakehouse, landing: Path):
+def test_a_file_in_whose_place_a_link_leads_out_once_it_is_planned_is_quarantined(
+    lakehouse: Lakehouse, landing: DiskPath
+):
     path = put(landing / "cpu.json", metric(1))
     with power_cut_at("plan: after"):
         ingest(lakehouse, METRICS, landing, runners=local_runners(1))
@@ -45,7 +49,7 @@ def compressed() -> bytes:
 
 @pytest.mark.parametrize(("ending", "content", "flips"), [("parquet", parquet(), 200), ("json.gz", compressed(), 100)])
 def test_files_in_which_a_bit_has_flipped_are_read_or_quarantined_by_name_and_stop_no_other(
-    lakehouse: Lakehouse, landing: Path, ending: str, content: bytes, flips: int
+    lakehouse: Lakehouse, landing: DiskPath, ending: str, content: bytes, flips: int
 ):
     seeded = random.Random(35)
     for number in range(flips):
@@ -64,7 +68,7 @@ def test_files_in_which_a_bit_has_flipped_are_read_or_quarantined_by_name_and_st
     assert ingest(lakehouse, EVENTS, landing, runners=local_runners(1)).files == 0
 
 
-def test_a_date_that_panics_polars_makes_its_file_unreadable(lakehouse: Lakehouse, landing: Path):
+def test_a_date_that_panics_polars_makes_its_file_unreadable(lakehouse: Lakehouse, landing: DiskPath):
     (landing / "a.parquet").write_bytes(
         parquet(key=pa.array([1 << 30] * ROWS_OF_PARQUET, pa.int32()).cast(pa.date32()))
     )
@@ -79,7 +83,7 @@ def test_a_date_that_panics_polars_makes_its_file_unreadable(lakehouse: Lakehous
 )
 def test_a_file_whose_reader_crashes_is_tried_again_in_another_process(
     lakehouse: Lakehouse,
-    landing: Path,
+    landing: DiskPath,
     monkeypatch: pytest.MonkeyPatch,
     crashes: int,
     accepted: int,
@@ -102,11 +106,11 @@ def test_a_file_whose_reader_crashes_is_tried_again_in_another_process(
 
 
 def parsed(path: Path) -> int:
-    found = parse_file_safely(EVENTS, path, datetime.now(UTC), path.parent, None)
+    found = parse_file_safely(EVENTS, to_place(path), datetime.now(UTC), to_place(path.parent), None)
     return sum(rows.accepted.height for rows in found)
 
 
-def test_a_reader_that_answers_no_more_is_ended(landing: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_reader_that_answers_no_more_is_ended(landing: DiskPath, monkeypatch: pytest.MonkeyPatch):
     (landing / "a.parquet").write_bytes(parquet())
     assert parsed(landing / "a.parquet") == ROWS_OF_PARQUET
     hangs = child._idle[os.getpid()][-1]
@@ -117,7 +121,7 @@ def test_a_reader_that_answers_no_more_is_ended(landing: Path, monkeypatch: pyte
     assert not hangs.is_usable
 
 
-def test_threads_that_parse_at_the_same_time_get_the_rows_of_their_own_files(landing: Path):
+def test_threads_that_parse_at_the_same_time_get_the_rows_of_their_own_files(landing: DiskPath):
     paths = [landing / f"{at}.parquet" for at in range(3)]
     for path in paths:
         path.write_bytes(parquet())

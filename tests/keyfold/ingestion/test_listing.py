@@ -13,18 +13,20 @@ import pytest
 
 from keyfold.ingestion.admission import Admission, select_files
 from keyfold.ingestion.known import KnownFile
-from keyfold.ingestion.listing import fingerprint, list_files, refusal
+from keyfold.ingestion.listing import list_files, refusal
+from keyfold.storage.disk_path import DiskPath
 from keyfold.storage.entries import folders_in
+from keyfold.storage.place import to_place
 from tests.entries import make, removed_afterwards
 
 
-def put(folder: Path, *names: str) -> None:
+def put(folder: DiskPath, *names: str) -> None:
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("{}\n")
 
 
-def seen(folder: Path, *, done_marker: bool = False) -> list[str]:
+def seen(folder: DiskPath, *, done_marker: bool = False) -> list[str]:
     return [file.path for file in list_files(folder, done_marker=done_marker).files if file.refused is None]
 
 
@@ -41,7 +43,7 @@ def as_nobody() -> Iterator[None]:
             os.seteuid(0)
 
 
-def open_to_all(landing: Path) -> None:
+def open_to_all(landing: DiskPath) -> None:
     """Let others read a folder whatever the umask is: another test of this process may have made it that of Dagster's definitions."""
     for path in landing.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -71,7 +73,7 @@ def test_links_that_lead_out_of_the_folder_are_refused_and_not_followed(tmp_path
     landing = tmp_path / "landing"
     (landing / "folder").symlink_to(tmp_path / "elsewhere")
     (landing / "file.ndjson").symlink_to(tmp_path / "landing-2" / "x.ndjson")
-    refused = {file.path: file.refused for file in list_files(landing).files if file.refused}
+    refused = {file.path: file.refused for file in list_files(to_place(landing)).files if file.refused}
     assert refused == {
         "folder": f"the link leads out of the landing folder, to {tmp_path / 'elsewhere'}",
         "file.ndjson": f"the link leads out of the landing folder, to {tmp_path / 'landing-2' / 'x.ndjson'}",
@@ -85,7 +87,7 @@ def test_pipes_are_not_read_and_keep_nobody_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe.ndjson")
     assert seen(tmp_path) == []
     with pytest.raises(OSError, match="not a regular file"):
-        fingerprint(tmp_path / "pipe.ndjson", tmp_path)
+        (tmp_path / "pipe.ndjson").fingerprint(tmp_path)
 
 
 def test_a_fingerprint_covers_the_whole_file(tmp_path):
@@ -96,10 +98,10 @@ def test_a_fingerprint_covers_the_whole_file(tmp_path):
         if at is not None:
             changed[at] = 1
         file.write_bytes(changed)
-        found.add(fingerprint(file, tmp_path))
+        found.add(file.fingerprint(tmp_path))
     assert len(found) == 6
     file.write_bytes(content + bytes(1))
-    assert fingerprint(file, tmp_path) not in found
+    assert file.fingerprint(tmp_path) not in found
 
 
 def test_a_name_that_is_not_utf_8_is_refused_under_a_path_that_no_other_file_has(tmp_path):
@@ -134,7 +136,7 @@ def test_a_folder_that_may_not_be_read_is_told_and_hides_no_other(tmp_path):
     (landing / "closed").chmod(0)
     try:
         with as_nobody():
-            found = list_files(landing)
+            found = list_files(to_place(landing))
             assert [file.path for file in found.files] == ["a.ndjson"]
             assert found.unreadable == {"closed": "Permission denied"}
             with pytest.raises(PermissionError):
@@ -168,7 +170,7 @@ def test_a_file_that_may_not_be_read_waits_and_is_read_once_it_may_be(tmp_path, 
     assert admission.waiting == 3
     if not looks_open:  # who only lists names it too: the sensor, `health`, `check`
         with as_nobody():
-            assert list_files(landing).unreadable == admission.unreadable
+            assert list_files(to_place(landing)).unreadable == admission.unreadable
     for path in closed:
         path.chmod(0o644)
     admission = look()
@@ -188,7 +190,7 @@ def test_a_file_whose_path_is_too_long_is_told_and_hides_no_other_in_its_folder(
         make("a file whose path is too long", landing, tmp_path, "{}\n")
         *_, deepest = folders_in(landing)
         (deepest / "short.ndjson").touch()
-        found = list_files(landing)
+        found = list_files(to_place(landing))
         assert [os.path.basename(file.path) for file in found.files] == ["short.ndjson"]
         assert list(found.unreadable.values()) == ["File name too long"]
         assert [os.path.basename(path) for path in found.unreadable] == ["n" * 240 + ".ndjson"]

@@ -18,6 +18,8 @@ from keyfold.ingestion.parsing import formats
 from keyfold.lakehouse import Lakehouse
 from keyfold.runs import ingest
 from keyfold.storage import entries
+from keyfold.storage.disk_path import DiskPath
+from keyfold.storage.place import to_place
 from spark_jobs.streams import METRICS
 from tests.entries import SECRET
 from tests.landings import local_runners, metric, parquet, put, quarantine, rows
@@ -63,7 +65,7 @@ def within_seconds(seconds: int) -> Iterator[None]:
 @pytest.mark.parametrize("form", CONTENTS)
 @pytest.mark.parametrize("kind", REPLACED)
 def test_what_has_taken_the_place_of_a_planned_file_costs_itself_alone(
-    lakehouse: Lakehouse, tmp_path: Path, form: str, kind: str
+    lakehouse: Lakehouse, tmp_path: DiskPath, form: str, kind: str
 ):
     replace, quarantined, waiting = REPLACED[kind]
     landing = tmp_path / "landing"
@@ -133,7 +135,7 @@ def before_parsing(patch: pytest.MonkeyPatch, swapped: Swap) -> None:
 
     def parse(stream: Any, path: Path, *arguments: Any) -> Iterator[Any]:
         with swapped() if path.stem.startswith("cpu") else nullcontext():
-            yield from real(stream, path, *arguments)
+            yield from real(stream, to_place(path), *arguments)
 
     patch.setattr(split_reader, "parse_file_safely", parse)
 
@@ -144,7 +146,7 @@ def at_opening(number: int) -> Seam:
     def seam(patch: pytest.MonkeyPatch, swapped: Swap) -> None:
         real, opened = entries.open_below, 0
 
-        def open_below(folder: Path, below: str, **options: Any) -> Any:
+        def open_below(folder: DiskPath, below: str, **options: Any) -> Any:
             nonlocal opened
             opened += "cpu" in below
             if opened != number or "cpu" not in below:
@@ -169,7 +171,7 @@ SWAPPED = {"the file": "day/cpu.{}", "its folder": "day"}
 
 
 @pytest.fixture(params=CONTENTS)
-def form(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def form(request: pytest.FixtureRequest, tmp_path: DiskPath) -> str:
     """The form of two files of the same size and path, below the landing folder and outside of it."""
     for folder, value in (("landing", INSIDE), ("outside", OUTSIDE)):
         path = tmp_path / folder / "day" / f"cpu.{request.param}"
@@ -188,7 +190,7 @@ def values(lakehouse: Lakehouse) -> set[float]:
 @pytest.mark.parametrize("seam", SEAMS)
 def test_no_row_comes_from_outside_whenever_a_link_is_put_in_the_way(
     lakehouse: Lakehouse,
-    tmp_path: Path,
+    tmp_path: DiskPath,
     monkeypatch: pytest.MonkeyPatch,
     form: str,
     seam: str,
@@ -209,7 +211,7 @@ def test_no_row_comes_from_outside_whenever_a_link_is_put_in_the_way(
         assert (values(lakehouse), seam, and_back) == ({1.0, 2.0}, "opening for the digest", True)
 
 
-def test_a_link_within_the_folder_is_followed(lakehouse: Lakehouse, tmp_path: Path, form: str):
+def test_a_link_within_the_folder_is_followed(lakehouse: Lakehouse, tmp_path: DiskPath, form: str):
     landing = tmp_path / "landing"
     (landing / ".files").mkdir()
     (landing / "day" / f"cpu.{form}").rename(landing / ".files" / f"cpu.{form}")
@@ -221,7 +223,7 @@ def test_a_link_within_the_folder_is_followed(lakehouse: Lakehouse, tmp_path: Pa
 
 
 @pytest.mark.parametrize("what", SWAPPED)
-def test_the_search_for_unknown_columns_reads_nothing_outside_either(tmp_path: Path, form: str, what: str):
+def test_the_search_for_unknown_columns_reads_nothing_outside_either(tmp_path: DiskPath, form: str, what: str):
     landing, below = tmp_path / "landing", SWAPPED[what].format(form)
     path = landing / "day" / f"cpu.{form}"
     assert find_drift(METRICS, [path], landing).unreadable == {}

@@ -12,6 +12,7 @@ from keyfold.ingestion import IngestCounts
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runs import ingest
+from keyfold.storage.disk_path import DiskPath
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Source, Stream
 from spark_jobs.streams import RIDE_POINTS
 from tests.lake import LOCAL
@@ -20,7 +21,7 @@ from tests.power_cuts import power_cut_at
 
 
 @pytest.fixture
-def landing(tmp_path: Path) -> Path:
+def landing(tmp_path: DiskPath) -> Path:
     (tmp_path / "land ing [a] %20").mkdir()
     return tmp_path / "land ing [a] %20"
 
@@ -43,7 +44,7 @@ def test_real_rides_are_ingested_once(lakehouse: Lakehouse, real_data: Path):
     assert workshop.accepted == len((real_data / "workshop" / "one_ride.ndjson").read_text().splitlines())
 
 
-def test_elements_of_a_list_are_events_each_once_and_all_are_counted(lakehouse: Lakehouse, landing: Path):
+def test_elements_of_a_list_are_events_each_once_and_all_are_counted(lakehouse: Lakehouse, landing: DiskPath):
     schema = pa.schema([("sensor", pa.string()), ("place", pa.int64()), ("value", pa.float64()), ("at", TIMESTAMP)])
     sources = {"sensor": Source("sensor.name"), "place": Source(place=True), "value": Source("values[].v")}
     stream = Stream("sensors", schema, "at", event_id=("sensor", "at", "place"), sources=sources)
@@ -71,7 +72,7 @@ def test_elements_of_a_list_are_events_each_once_and_all_are_counted(lakehouse: 
     }
 
 
-def test_times_of_any_year_are_kept_or_rejected_but_block_nothing(lakehouse: Lakehouse, landing: Path):
+def test_times_of_any_year_are_kept_or_rejected_but_block_nothing(lakehouse: Lakehouse, landing: DiskPath):
     years = ("0001-01-01", "1500-02-28", "1899-12-31", "9999-12-31", "0000-01-01")
     land(landing / "a.json", [event("u", index) | {"at": f"{day}T00:00:00Z"} for index, day in enumerate(years)])
     summary = ingest(lakehouse, EVENTS, landing, runners=LOCAL)
@@ -83,7 +84,7 @@ def test_times_of_any_year_are_kept_or_rejected_but_block_nothing(lakehouse: Lak
 
 
 def test_another_source_finishes_what_a_crash_left_and_brings_no_copies(
-    lakehouse: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lakehouse: Lakehouse, tmp_path: DiskPath, monkeypatch: pytest.MonkeyPatch
 ):
     land(tmp_path / "one" / "a.json", [event("u", 1), event("u", 2)])
     land(tmp_path / "two" / "b.json", [event("u", 2), event("u", 3)])
@@ -103,7 +104,7 @@ def test_a_missing_landing_folder_says_what_to_do(lakehouse: Lakehouse):
         ingest(lakehouse, EVENTS, runners=LOCAL)
 
 
-def test_an_empty_landing_folder_leaves_empty_tables_that_can_be_read(lakehouse: Lakehouse, landing: Path):
+def test_an_empty_landing_folder_leaves_empty_tables_that_can_be_read(lakehouse: Lakehouse, landing: DiskPath):
     summary = ingest(lakehouse, EVENTS, landing, runners=LOCAL)
     assert (summary.files, summary.batches, summary.totals) == (0, 0, IngestCounts())
     assert tables(lakehouse) == ([], [], IngestCounts())

@@ -1,7 +1,6 @@
 """The index of ids: a bounded number of files that know every event, and are made anew where they are gone."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -22,6 +21,7 @@ from keyfold.ingestion.segments import (
     write_segment,
 )
 from keyfold.lakehouse.checksums import checksum_of
+from keyfold.storage.disk_path import DiskPath
 from keyfold.stream import INGESTED_AT
 from keyfold.times import EPOCH
 from spark_jobs.streams import METRICS
@@ -39,7 +39,7 @@ def made(random: np.random.Generator, rows: int, hour: int) -> Ids:
     return ids.take(ids.sorted_order())
 
 
-def test_many_small_batches_leave_few_segments_that_know_every_event(tmp_path: Path):
+def test_many_small_batches_leave_few_segments_that_know_every_event(tmp_path: DiskPath):
     random = np.random.default_rng(3)
     live: tuple[Segment, ...] = ()
     every = [made(random, 50, hour) for hour in range(300)]
@@ -66,7 +66,7 @@ def test_many_small_batches_leave_few_segments_that_know_every_event(tmp_path: P
         assert (found.time == ids.time).all()
 
 
-def test_the_segments_of_many_batches_are_verified_once_and_then_forgotten(tmp_path: Path, monkeypatch):
+def test_the_segments_of_many_batches_are_verified_once_and_then_forgotten(tmp_path: DiskPath, monkeypatch):
     ids, verified = made(np.random.default_rng(3), 1, 0), list[str]()
     monkeypatch.setattr(arrays, "checksum_of", lambda file: verified.append(file.name) or checksum_of(file))
     for _ in range(1_100):
@@ -79,7 +79,7 @@ def test_the_segments_of_many_batches_are_verified_once_and_then_forgotten(tmp_p
     assert arrays._verify.cache_info().currsize <= 1_024
 
 
-def test_a_segment_that_is_gone_or_cut_short_is_missed_and_made_anew_from_the_event_table(tmp_path: Path):
+def test_a_segment_that_is_gone_or_cut_short_is_missed_and_made_anew_from_the_event_table(tmp_path: DiskPath):
     start = datetime(2026, 1, 1, tzinfo=UTC)
     events = pl.DataFrame(
         {
@@ -105,7 +105,7 @@ def test_a_segment_that_is_gone_or_cut_short_is_missed_and_made_anew_from_the_ev
     assert missing_segments(folder, live) == [live[0].name, live[1].name]
 
 
-def test_segments_before_a_time_are_dropped_and_those_half_over_are_shortened(tmp_path: Path):
+def test_segments_before_a_time_are_dropped_and_those_half_over_are_shortened(tmp_path: DiskPath):
     random = np.random.default_rng(4)
     live = [write_segment(tmp_path, made(random, 200, hour)) for hour in (0, 7, 9, 50)]
     bound = 7 * HOUR + HOUR * 6 // 10

@@ -24,6 +24,7 @@ from keyfold.lakehouse.log_changes import snapshot
 from keyfold.maintenance.backup import back_up, restore
 from keyfold.maintenance.checking import check
 from keyfold.runs import ingest
+from keyfold.storage.disk_path import DiskPath
 from keyfold.stream import INGESTED_AT, Stream
 from keyfold.times import micros
 from tests.examples import examples
@@ -150,7 +151,7 @@ def check_index(lakehouse: Lakehouse, bound: float | None, duplicate_window: tim
         assert since is None or (one.first + one.last) // 2 >= micros(since)
 
 
-def lakehouse_with(tmp_path: Path, *hours: float, stream: Stream = WINDOWED) -> Lakehouse:
+def lakehouse_with(tmp_path: DiskPath, *hours: float, stream: Stream = WINDOWED) -> Lakehouse:
     """One run for each of some events, of other users each."""
     lakehouse = Lakehouse(tmp_path / "home")
     for number, hour in enumerate(hours):
@@ -159,14 +160,14 @@ def lakehouse_with(tmp_path: Path, *hours: float, stream: Stream = WINDOWED) -> 
     return lakehouse
 
 
-def test_an_event_at_the_bound_is_accepted_and_one_before_it_says_why_it_is_not(tmp_path: Path):
+def test_an_event_at_the_bound_is_accepted_and_one_before_it_says_why_it_is_not(tmp_path: DiskPath):
     lakehouse = lakehouse_with(tmp_path, 100, 52, 51.5)
     events, reasons = told(lakehouse)
     assert [hours for _, _, hours, _ in events] == [100, 52]
     assert reasons == ["at is too old, before 2016-06-23T21:00:00.000000Z (max_age): 2016-06-23T20:30:00.000000Z"]
 
 
-def test_the_index_stays_as_small_as_the_window(tmp_path: Path):
+def test_the_index_stays_as_small_as_the_window(tmp_path: DiskPath):
     lakehouse = lakehouse_with(tmp_path, *range(0, 24 * 15, 12))
     done = ingest_journal(lakehouse, "clicks").last_done()
     # Two days and one for copies, at two events a day, and as much again in segments that are half over.
@@ -182,7 +183,7 @@ def test_the_index_stays_as_small_as_the_window(tmp_path: Path):
     assert not summary.warnings
 
 
-def test_a_rebuild_takes_events_of_any_age_from_all_its_folders(tmp_path: Path):
+def test_a_rebuild_takes_events_of_any_age_from_all_its_folders(tmp_path: DiskPath):
     lakehouse = lakehouse_with(tmp_path, 0, 500)
     other = tmp_path / "other"
     land(other / "a.json", [event("v", 1, 0), event("u1", 1, 500)])
@@ -204,7 +205,7 @@ def test_a_stream_whose_arrivals_stand_in_for_times_has_no_window():
         replace(EVENTS, max_age=DAY, missing_time="arrival")
 
 
-def test_a_stream_that_goes_by_arrival_keeps_ids_of_its_window(tmp_path: Path):
+def test_a_stream_that_goes_by_arrival_keeps_ids_of_its_window(tmp_path: DiskPath):
     stream = replace(WINDOWED, event_time=INGESTED_AT)
     lakehouse = lakehouse_with(tmp_path, 0, 500, stream=stream)
     done = ingest_journal(lakehouse, "clicks").last_done()

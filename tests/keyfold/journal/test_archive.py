@@ -1,16 +1,16 @@
 """The archive of a journal: it has a row of each batch, whatever is added in whatever pieces, and few files."""
 
 import random
-from pathlib import Path
 
 import pytest
 
 from keyfold.errors import Damaged
 from keyfold.journal import archive as module
 from keyfold.journal.archive import add_to_archive, read_archive
+from keyfold.storage.place import Place
 
 
-def add(folder: Path, first: int, last: int, mark: str = "") -> None:
+def add(folder: Place, first: int, last: int, mark: str = "") -> None:
     add_to_archive(folder, [{"batch": batch, "mark": mark or str(batch)} for batch in range(first, last + 1)])
 
 

@@ -11,6 +11,7 @@ from keyfold.lakehouse.reading import count_rows
 from keyfold.maintenance import checking
 from keyfold.maintenance.backup import back_up, restore
 from keyfold.maintenance.checking import check
+from keyfold.storage.disk_path import DiskPath
 from tests.damages import WRONG_JSON, cut_short, delete, empty, put_wrong_json, zero_some
 
 BY = Author("ann", "a fault of a sensor")
@@ -27,7 +28,7 @@ def edit(lakehouse: Lakehouse, user: str = "bob") -> None:
 
 
 @pytest.fixture
-def edited(tmp_path: Path) -> Lakehouse:
+def edited(tmp_path: DiskPath) -> Lakehouse:
     lakehouse = Lakehouse(tmp_path / "home")
     for number in range(EDITS):
         edit(lakehouse, f"user {number}")
@@ -83,7 +84,7 @@ def test_a_record_that_is_lost_is_named_and_a_damaged_one_is_damage(edited: Lake
         assert damaged(edited)
 
 
-def test_a_backup_has_the_record_with_the_entries(edited: Lakehouse, tmp_path: Path):
+def test_a_backup_has_the_record_with_the_entries(edited: Lakehouse, tmp_path: DiskPath):
     back_up(edited, tmp_path / "backups")
     restore(tmp_path / "backups", again := Lakehouse(tmp_path / "again"))
     assert check(again) == []

@@ -14,8 +14,8 @@ from keyfold.journal import journal as module
 from keyfold.journal.archive import add_to_archive, read_archive
 from keyfold.journal.clock import Reading, ignore_jumps
 from keyfold.journal.sealed import sealed
-from keyfold.lakehouse import fail_points, files
-from keyfold.storage.object_path import ObjectPath
+from keyfold.lakehouse import fail_points
+from keyfold.storage.bucket_path import BucketPath
 from tests.examples import examples
 from tests.shop import HOUR, NOON
 
@@ -40,7 +40,7 @@ def on_either(request, journal):
     """A journal on a disk, and one in an object store."""
     if request.param == "disk":
         return journal
-    return Journal(ObjectPath(f"s3a://{request.getfixturevalue('bucket')}/home/journal"), Plan, Done)
+    return Journal(BucketPath(f"s3a://{request.getfixturevalue('bucket')}/home/journal"), Plan, Done)
 
 
 def test_a_journal_that_was_never_written_is_empty_and_makes_nothing(on_either):
@@ -155,37 +155,39 @@ def test_a_planner_that_was_frozen_before_any_of_its_writes_and_thawed_in_any_of
     bucket, sizes, left_over, stopped_at, thawed_at
 ):
     """One write of the first comes late: at each of the second's, or after all of them; a run before had broken off."""
-    folder = ObjectPath(f"s3a://{bucket}/journal-{next(_numbers)}")
+    folder = BucketPath(f"s3a://{bucket}/journal-{next(_numbers)}")
     journal = Journal(folder, Plan, Done)
     late = []
     for plan in plans(0, left_over, NOW - timedelta(seconds=1))[1:]:
         write_plan(journal, plan)
+
+    replace_content = BucketPath.replace_content
 
     def freeze(path, content, tag):
         if len(late_writes) == stopped_at:
             late.append((path, content, tag))
             raise _Stopped
         late_writes.append(path)
-        files.replace(path, content, tag)
+        replace_content(path, content, tag)
 
     def thaw(path, content, tag):
         if len(seen) == thawed_at:
             land()
         seen.append(path)
-        files.replace(path, content, tag)
+        replace_content(path, content, tag)
 
     def land():
         for write in late:
             with contextlib.suppress(KeyfoldError):
-                files.replace(*write)
+                replace_content(*write)
         late.clear()
 
     late_writes, seen = [], []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "replace", freeze)
+        patch.setattr(BucketPath, "replace_content", freeze)
         with contextlib.suppress(_Stopped):
             journal.write_plans(plans(0, sizes[0]))
-        patch.setattr(module, "replace", thaw)
+        patch.setattr(BucketPath, "replace_content", thaw)
         # Who takes over works on what is pending, and plans where nothing is; refused, a third does.
         for attempt in range(3):
             if not journal.pending():
@@ -241,7 +243,7 @@ def test_a_record_of_another_batch_under_its_name_is_refused(journal, kind):
 
 
 def test_in_an_object_store_a_batch_is_done_once_whoever_comes_second(bucket):
-    journal = Journal(ObjectPath(f"s3a://{bucket}/journal"), Plan, Done)
+    journal = Journal(BucketPath(f"s3a://{bucket}/journal"), Plan, Done)
     journal.write_plans(plans(0, 1))
     journal.write_done(done(0))
     journal.write_done(done(0))
@@ -253,10 +255,8 @@ def test_in_an_object_store_a_batch_is_done_once_whoever_comes_second(bucket):
 
 
 def write_plan(journal, plan):
-    files.write_once(
-        journal.folder / f"{plan.batch:09d}.plan.json",
-        sealed(plan.model_dump_json(exclude_defaults=True).encode(), plan.batch),
-    )
+    content = sealed(plan.model_dump_json(exclude_defaults=True).encode(), plan.batch)
+    (journal.folder / f"{plan.batch:09d}.plan.json").write_once(content)
 
 
 _numbers = itertools.count()

@@ -13,7 +13,6 @@ from keyfold.keyed.conservation import end_of_run
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.generation.generations import live_generation
 from keyfold.keyed.job_run import run_continuously
-from keyfold.lakehouse import exclusive
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.keyfold.state.local_state import frames_of_state
 from tests.lake import LOCAL, Lake
@@ -53,7 +52,7 @@ def test_commits_that_are_being_made_and_slices_that_follow_are_waited_for(lakeh
         [plan_of(1, "events.clicks", 1, batches=2), plan_of(2, "events.clicks", 1, run=1, batches=2)]
     )
     put_done(done, 1)
-    with exclusive(lakehouse.job(JOB.name), "a run"), pytest.raises(KeyfoldError, match="cut off"):
+    with lakehouse.job(JOB.name).exclusive("a run"), pytest.raises(KeyfoldError, match="cut off"):
         end_of_run(lakehouse, JOB, done)
 
 

@@ -20,7 +20,6 @@ from keyfold.keyed.generation.run_mode import FullRefresh
 from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job_run import RunOptions, run_continuously, run_job
 from keyfold.keyed.plans import input_tables
-from keyfold.lakehouse import exclusive
 from keyfold.maintenance.compaction import compact
 from keyfold.runners import Runners
 from keyfold.runners.local_runner import LocalRunner
@@ -120,7 +119,7 @@ def test_a_setting_that_differs_is_refused_with_the_remedy(lake, change, named):
 
 def test_two_runs_never_share_a_journal(lake, lakehouse):
     lake.click(("ann", 0))
-    with exclusive(lakehouse.job("windows"), "job windows"), pytest.raises(KeyfoldError, match="already running"):
+    with lakehouse.job("windows").exclusive("job windows"), pytest.raises(KeyfoldError, match="already running"):
         lake.run(windows())
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -104,7 +103,7 @@ class Table:
                     assert file[name].max() - high < timedelta(milliseconds=1)
 
     def read(self, path: str):
-        return (self.path / path).open("rb") if isinstance(self.path, Path) else (self.path / path).open_reader()
+        return (self.path / path).open_for_reading()
 
     def files(self) -> set[str]:
         return set(DeltaTable(str(self.path)).get_add_actions()["path"].to_pylist())

@@ -27,6 +27,7 @@ from keyfold.lakehouse.file_changes import (
     rows_with_positions,
 )
 from keyfold.lakehouse.reading import scan_table
+from keyfold.storage.disk_path import DiskPath
 from tests.schemas import schema_of
 
 SCHEMA = schema_of("id string, at time!, number int64, amount float64")
@@ -47,7 +48,7 @@ def rows_of(number: int, count: int = ROWS) -> pl.DataFrame:
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(tmp_path: DiskPath) -> DiskPath:
     create_table(tmp_path / "table", SCHEMA)
     for number in range(FILES):
         file = write_data_file(rows_of(number), tmp_path / "table", SCHEMA)
@@ -76,7 +77,7 @@ WANTED = {
 
 
 @pytest.mark.parametrize("which", WANTED)
-def test_rows_are_searched_by_the_statistics_of_files(table: Path, which: str):
+def test_rows_are_searched_by_the_statistics_of_files(table: DiskPath, which: str):
     found = rows_with_positions(table, WANTED[which], ["number"])
     assert sorted(found["number"]) == sorted(scan_table(table).filter(WANTED[which]).collect()["number"])
     (file,) = files_of(found)
@@ -88,7 +89,7 @@ def test_rows_are_searched_by_the_statistics_of_files(table: Path, which: str):
     assert rows_at(table, found).select("number").equals(found.select("number"))
 
 
-def numbers(table: Path) -> list[int]:
+def numbers(table: DiskPath) -> list[int]:
     return sorted(scan_table(table).select("number").collect()["number"])
 
 
@@ -96,12 +97,12 @@ def without(number: int) -> Rows:
     return lambda rows: rows.filter(pl.col("number") != number)
 
 
-def erased(table: Path, number: int) -> FileChange:
+def erased(table: DiskPath, number: int) -> FileChange:
     rows = rows_with_positions(table, pl.col("number") == number, ())
     return prepare_change(table, files_of(rows), without(number))
 
 
-def test_a_change_is_committed_once_however_often_it_is_tried(table: Path):
+def test_a_change_is_committed_once_however_often_it_is_tried(table: DiskPath):
     before = numbers(table)
     change = erased(table, 3007)
     assert (numbers(table), changes_of(table), erased_rows(table)) == (before, 0, 0)
@@ -117,14 +118,14 @@ def test_a_change_is_committed_once_however_often_it_is_tried(table: Path):
     assert (changes_of(table), erased_rows(table)) == (2, 1 - 4)
 
 
-def test_batches_that_are_committed_in_between_stay(table: Path):
+def test_batches_that_are_committed_in_between_stay(table: DiskPath):
     change = erased(table, 3007)
     append_files(table, [write_data_file(rows_of(FILES, 5), table, SCHEMA)], "test", FILES)
     commit_change(table, change)
     assert len(numbers(table)) == FILES * ROWS - 1 + 5
 
 
-def test_a_change_of_files_that_another_process_has_replaced_changes_nothing(table: Path):
+def test_a_change_of_files_that_another_process_has_replaced_changes_nothing(table: DiskPath):
     change = erased(table, 3007)
     DeltaTable(str(table)).optimize.compact()
     before = numbers(table)
@@ -135,7 +136,7 @@ def test_a_change_of_files_that_another_process_has_replaced_changes_nothing(tab
     assert numbers(table) == [number for number in before if number != 3007]
 
 
-def test_a_change_whose_new_file_is_gone_changes_nothing(table: Path):
+def test_a_change_whose_new_file_is_gone_changes_nothing(table: DiskPath):
     change, before = erased(table, 3007), numbers(table)
     (table / change.added[0].path).unlink()
     with pytest.raises(Locked, match="replaced files"):
@@ -143,7 +144,7 @@ def test_a_change_whose_new_file_is_gone_changes_nothing(table: Path):
     assert numbers(table) == before
 
 
-def test_a_file_of_which_no_row_is_left_leaves_none(table: Path):
+def test_a_file_of_which_no_row_is_left_leaves_none(table: DiskPath):
     rows = rows_with_positions(table, pl.col("number") < ROWS, ())
     change = prepare_change(table, files_of(rows), lambda stored: stored.filter(pl.col("number") >= ROWS))
     assert not change.added
@@ -152,7 +153,7 @@ def test_a_file_of_which_no_row_is_left_leaves_none(table: Path):
     assert DeltaTable(str(table)).count() == (FILES - 1) * ROWS
 
 
-def test_forgetting_deletes_what_was_replaced_and_what_a_call_that_was_cut_off_has_written(table: Path):
+def test_forgetting_deletes_what_was_replaced_and_what_a_call_that_was_cut_off_has_written(table: DiskPath):
     commit_change(table, erased(table, 3007))
     orphan = erased(table, 1003)
     recorded = write_data_file(rows_of(FILES, 5), table, SCHEMA)

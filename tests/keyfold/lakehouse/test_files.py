@@ -16,23 +16,10 @@ from hypothesis import strategies as st
 
 import keyfold
 from keyfold.errors import KeyfoldError
-from keyfold.lakehouse import Lakehouse, files
+from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.data_files import write_data_file, write_rows
 from keyfold.lakehouse.fail_points import POINTS
-from keyfold.lakehouse.files import (
-    files_below,
-    move_tree,
-    new_file,
-    open_for_reading,
-    read_with_tag,
-    remove_tree,
-    replace,
-    second_name,
-    sweep,
-    write_durably,
-    write_once,
-    write_whole,
-)
+from keyfold.storage.disk_path import DiskPath
 from tests.examples import examples
 from tests.faulty_store import Fault, faulty_store
 
@@ -62,24 +49,24 @@ def stop_after(steps):
 
 
 def listed(folder):
-    return sorted((str(file.path.relative_to(folder)), file.bytes) for file in files_below(folder))
+    return sorted((str(file.path.relative_to(folder)), file.size) for file in folder.files_below())
 
 
-@pytest.mark.parametrize("write", [write_durably, write_once, write_whole])
+@pytest.mark.parametrize("write", ["write_durably", "write_once"])
 def test_what_is_written_is_read_and_nothing_else_is_there(home, write):
-    write(home / "a" / "file", b"content")
-    with open_for_reading(home / "a" / "file") as file:
+    getattr(home / "a" / "file", write)(b"content")
+    with (home / "a" / "file").open_for_reading() as file:
         assert file.read() == b"content"
-    sweep(home / "a")
+    (home / "a").sweep()
     assert listed(home) == [("a/file", 7)]
 
 
 def test_a_new_file_that_breaks_off_is_not_there(home):
-    with new_file(home / "whole") as file:
+    with (home / "whole").new_file() as file:
         file.write(b"whole")
 
     def break_off():
-        with new_file(home / "half") as file:
+        with (home / "half").new_file() as file:
             file.write(b"half")
             raise OSError("the disk is full")
 
@@ -89,32 +76,32 @@ def test_a_new_file_that_breaks_off_is_not_there(home):
 
 
 def test_a_second_name_outlives_the_first(home):
-    write_durably(home / "a" / "file", b"content")
-    second_name(home / "a" / "file", home / "b" / "c" / "other")
-    remove_tree(home / "a")
+    (home / "a" / "file").write_durably(b"content")
+    (home / "a" / "file").add_name(home / "b" / "c" / "other")
+    (home / "a").remove_tree()
     assert listed(home) == [("b/c/other", 7)]
 
 
 def test_a_tree_is_moved_whole_and_removed_whole(home):
     for name in ("record", "a/b", "a/c/d"):
-        write_durably(home / "from" / name, name.encode())
-    move_tree(home / "from", home / "to", last="record")
+        (home / "from" / name).write_durably(name.encode())
+    (home / "from").move_tree(home / "to", last="record")
     assert listed(home) == [("to/a/b", 3), ("to/a/c/d", 5), ("to/record", 6)]
-    remove_tree(home / "to")
-    remove_tree(home / "to", missing_ok=True)
+    (home / "to").remove_tree()
+    (home / "to").remove_tree(missing_ok=True)
     assert listed(home) == []
 
 
 @pytest.mark.parametrize("last", ["record", "a/c"])
 def test_a_move_that_breaks_off_leaves_the_folder_whole_where_its_last_part_is(in_store, monkeypatch, last):
     for name in ("record", "a/b", "a/c/d"):
-        write_durably(in_store / "from" / name, name.encode())
+        (in_store / "from" / name).write_durably(name.encode())
     whole = [("a/b", 3), ("a/c/d", 5), ("record", 6)]
     for steps in range(6):
         with monkeypatch.context() as patch:
-            patch.setattr("keyfold.storage.bucket.check_held", stop_after(steps))
+            patch.setattr("keyfold.storage.bucket_path.check_held", stop_after(steps))
             with pytest.raises(KeyboardInterrupt):
-                move_tree(in_store / "from", in_store / "to", last=last)
+                (in_store / "from").move_tree(in_store / "to", last=last)
         for folder in ("from", "to"):
             if (in_store / folder / last).exists():
                 assert listed(in_store / folder) == whole
@@ -126,29 +113,29 @@ def test_a_move_that_breaks_off_leaves_the_folder_whole_where_its_last_part_is(i
 
 @pytest.mark.parametrize("home", ["object store"], indirect=True)
 def test_what_was_written_once_stays_as_it_was(home):
-    write_once(home / "done", b"first")
-    write_once(home / "done", b"first")
+    (home / "done").write_once(b"first")
+    (home / "done").write_once(b"first")
     with pytest.raises(KeyfoldError, match=r"done was written by another run in the meantime.*Run it again"):
-        write_once(home / "done", b"second")
+        (home / "done").write_once(b"second")
     assert (home / "done").read_bytes() == b"first"
 
 
 def test_a_record_is_replaced_by_who_has_read_it(home):
-    replace(home / "record", b"one", "")
-    content, tag = read_with_tag(home / "record")
+    (home / "record").replace_content(b"one", "")
+    content, tag = (home / "record").read_with_tag()
     assert content == b"one"
-    replace(home / "record", b"two", tag)
+    (home / "record").replace_content(b"two", tag)
     assert (home / "record").read_bytes() == b"two"
 
 
 @pytest.mark.parametrize("home", ["object store"], indirect=True)
 def test_a_record_that_another_run_has_replaced_is_left_as_it_is(home):
-    replace(home / "record", b"one", "")
-    _, tag = read_with_tag(home / "record")
-    replace(home / "record", b"two", tag)
+    (home / "record").replace_content(b"one", "")
+    _, tag = (home / "record").read_with_tag()
+    (home / "record").replace_content(b"two", tag)
     for stale in (tag, ""):
         with pytest.raises(KeyfoldError, match="was written by another run"):
-            replace(home / "record", b"three", stale)
+            (home / "record").replace_content(b"three", stale)
     assert (home / "record").read_bytes() == b"two"
 
 
@@ -160,9 +147,9 @@ def test_a_write_whose_answer_is_lost_is_no_other_run_s(in_store, object_store, 
         patch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
         wanted = iter(faults)
         faulty.choose = lambda request: next(wanted, None) if request.conditional else None
-        write_once(place, b"mine")
+        place.write_once(b"mine")
         _, tag = place.read_with_tag()
-        files.replace(place, b"mine again", tag)
+        place.replace_content(b"mine again", tag)
     assert place.read_bytes() == b"mine again"
 
 
@@ -188,7 +175,7 @@ def frame_of(rows) -> pl.DataFrame:
 @examples(60)
 @given(st.lists(ROW, min_size=1, max_size=20))
 def test_of_rows_that_go_by_the_same_is_told_as_of_rows_in_memory(tmp_path_factory, rows):
-    table, frame = tmp_path_factory.mktemp("table"), frame_of(rows)
+    table, frame = DiskPath(tmp_path_factory.mktemp("table")), frame_of(rows)
     by_frame, by_query = write_data_file(frame, table, SCHEMA), write_rows(frame.lazy(), table, SCHEMA)
     assert pl.read_parquet(table / by_query.path).equals(frame)
     assert (table / by_query.path).stat().st_size == by_query.bytes

@@ -33,6 +33,7 @@ from keyfold.lakehouse.merging import merge_files
 from keyfold.lakehouse.reading import scan_table
 from keyfold.maintenance.compaction import compact
 from keyfold.runners import Runners
+from keyfold.storage.disk_path import DiskPath
 from tests.examples import examples
 from tests.keyfold.lakehouse.merged_table import KEYS, LOCAL, VALUE, VALUES, Rows, Table, merge_after_a_full_disk, value
 from tests.power_cuts import Cut, PowerCut
@@ -90,7 +91,7 @@ def test_any_batches_leave_the_rows_of_a_dictionary_in_leaves_that_do_not_overla
         patch.multiple(merging, _RECENT=recent, _SHARE=4, _MANY=4, _TOGETHER=together),
         patch.multiple(leaves, _LARGEST=largest, _MOST=64),
     ):
-        table = Divided(Path(folder) / "t", schema)
+        table = Divided(DiskPath(folder) / "t", schema)
         for number, (rows, then) in enumerate(batches):
             files = table.staged(rows, parts)
             if then == "cut off":

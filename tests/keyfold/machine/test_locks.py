@@ -10,7 +10,6 @@ import time
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.lakehouse.files import exclusive, is_held
 from keyfold.machine import is_locked, lock_for_life, open_lock, take
 
 HOLDER = """
@@ -96,9 +95,9 @@ def test_what_stands_in_the_place_of_a_lock_is_neither_followed_nor_waited_for(t
 
 
 def test_a_folder_is_one_run_s_and_free_when_that_is_over(tmp_path):
-    assert not is_held(tmp_path)
-    with exclusive(tmp_path, "job rides"):
-        assert is_held(tmp_path)
-        with pytest.raises(KeyfoldError, match="job rides is already running"), exclusive(tmp_path, "job rides"):
+    assert not tmp_path.is_held()
+    with tmp_path.exclusive("job rides"):
+        assert tmp_path.is_held()
+        with pytest.raises(KeyfoldError, match="job rides is already running"), tmp_path.exclusive("job rides"):
             pass
-    assert not is_held(tmp_path)
+    assert not tmp_path.is_held()

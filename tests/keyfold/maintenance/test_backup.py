@@ -20,7 +20,6 @@ from keyfold.keyed.generation.run_mode import FullRefresh, Incremental
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import Lakehouse, fail_points
-from keyfold.lakehouse.files import remove_tree
 from keyfold.maintenance import backup as making
 from keyfold.maintenance import backup_parts
 from keyfold.maintenance.backup import back_up, backups_in, restore
@@ -157,13 +156,13 @@ def test_a_job_that_is_lost_is_told_and_all_others_are_backed_up(tmp_path):
     ingest(lakehouse, SALES, settle=timedelta(0))
     for name in ("purchase_totals", "model_totals"):
         run_job(lakehouse, build_job(JOBS[name]))
-    remove_tree(lakehouse.job("purchase_totals"))
+    lakehouse.job("purchase_totals").remove_tree()
     with pytest.raises(Damaged, match=r"is made, but lacks .*tables/purchase_totals is a table of no job"):
         back_up(lakehouse, backups)
     restore(backups, again := Lakehouse(tmp_path / "again"))
     assert rows(again)["model_totals"] == rows(lakehouse)["model_totals"]
     for table in lakehouse.home.glob("tables/*purchase_totals"):
-        remove_tree(table)  # it was removed on purpose
+        table.remove_tree()  # it was removed on purpose
     assert back_up(lakehouse, backups)
 
 
@@ -277,7 +276,7 @@ def test_a_killed_backup_leaves_the_earlier_ones_and_the_next_one_sweeps(tmp_pat
     lakehouse, backups = small_lakehouse(tmp_path / "home"), tmp_path / "backups"
     first = back_up(lakehouse, backups)
     (backups / "content" / ".aside-killed").write_bytes(b"half")
-    remove_tree(lakehouse.landing(SALES.name))
+    lakehouse.landing(SALES.name).remove_tree()
     restore(backups, lakehouse, first.name)
     back_up(lakehouse, backups)
     assert not (backups / "content" / ".aside-killed").exists()

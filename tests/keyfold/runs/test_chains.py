@@ -10,7 +10,6 @@ import keyfold
 from keyfold.keyed.conservation import assert_nothing_lost
 from keyfold.keyed.generation.live_record import live_generation_name
 from keyfold.keyed.generation.run_mode import FullRefresh, Incremental, Replay
-from keyfold.lakehouse.files import exclusive
 from keyfold.runs.chains import consumers_of, promote_with_consumers, refresh_with_consumers
 from tests.chained_jobs import DAILY, HOURLY, OF_CLICKS, Chain, adding_up, counting
 from tests.lake import Lake
@@ -119,7 +118,7 @@ def test_a_promotion_that_was_cut_off_is_finished_by_the_same_call(site, cut_pow
 
 
 def test_a_consumer_that_runs_holds_the_refresh_off_before_anything_is_made(site):
-    with exclusive(site.lakehouse.job("weekly"), "job weekly"), pytest.raises(keyfold.Locked, match="job weekly"):
+    with site.lakehouse.job("weekly").exclusive("job weekly"), pytest.raises(keyfold.Locked, match="job weekly"):
         refresh(site)
     assert live(site) == OLD
 

@@ -141,7 +141,7 @@ def test_wherever_the_power_fails_one_of_the_two_declarations_goes_on(sold, monk
         assert cut_power(point, lambda lake=killed: again(lake, sales(), minutes(20)), time)
         is_decided = (killed.done("sales").replaced) is not None
         if is_decided:
-            shutil.copytree(killed.lakehouse.home, tmp_path / f"run-{number}")
+            shutil.copytree(str(killed.lakehouse.home), tmp_path / f"run-{number}")
             assert ended(Lake(tmp_path / f"run-{number}", sold.session), sales()) == [2, 2, 3, 3, 3]
             again(killed, sales(), minutes(20))
             assert ended(killed, sales()) == [2, 2, 3, 3, 3], point

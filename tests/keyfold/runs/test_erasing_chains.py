@@ -15,7 +15,6 @@ from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.tables import Append
 from keyfold.lakehouse.file_changes import erased_rows
-from keyfold.lakehouse.files import remove_tree
 from keyfold.runs.event_changes import erase
 from keyfold.stream import TIMESTAMP
 from tests.chained_jobs import CLICKS_OF_HOUR, DAILY, HOURLY, Chain
@@ -64,7 +63,7 @@ def begin(folder, *who):
         site.click(*(one for one in clicks if one[0] in who))
         for job in CHAIN:
             site.run(job)
-    remove_tree(site.lakehouse.landing("clicks"))
+    site.lakehouse.landing("clicks").remove_tree()
     return site
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from keyfold import Lakehouse, Locked, Stream, ingest, required, run
 from keyfold.journal.audit import Author
-from keyfold.lakehouse import exclusive
 from keyfold.operators import count, interval_join, windows
 from keyfold.runs.event_changes import erase
 from tests.lake import LOCAL
@@ -109,6 +108,6 @@ def test_in_all_streams_the_person_is_gone_and_each_job_is_computed_again_once(h
 
 
 def test_no_stream_is_changed_while_another_of_them_is_being_ingested(home):
-    with exclusive(home.ingest("visits"), "ingest of visits"), pytest.raises(Locked, match="ingest of visits"):
+    with home.ingest("visits").exclusive("ingest of visits"), pytest.raises(Locked, match="ingest of visits"):
         erase(home, ORDERS, JOBS, {"user": ["eva"]}, BY, others=STREAMS, all_streams=True, yes=True, runners=LOCAL)
     assert users(home)["events.orders"] == ["ann", "eva"]

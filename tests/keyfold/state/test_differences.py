@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.keyed.state_parts.part_rows import Sizes
 from keyfold.state.differences import Difference, rows_of_unshared_parts
+from keyfold.storage.disk_path import DiskPath
 from tests.examples import examples
 from tests.keyfold.keyed.state_parts.played_state import ADDING, BATCH, SIZES, Played, row_groups_read, rows_by_user
 
@@ -71,7 +72,7 @@ def test_rows_with_lists_and_structs_have_no_order_either():
 @examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(st.tuples(BATCH, ADDING), min_size=1, max_size=8), sizes=SIZES, data=st.data())
 def test_any_two_batches_differ_as_dictionaries_do(tmp_path_factory, batches, sizes, data):
-    played, states = Played(tmp_path_factory.mktemp("state"), sizes), [(Manifest(1), {})]
+    played, states = Played(DiskPath(tmp_path_factory.mktemp("state")), sizes), [(Manifest(1), {})]
     for changes, adding in batches:
         played.play(changes, 0, adding)
         manifest = Manifest.unpack(played.packed) if played.packed else Manifest(1)

@@ -1,6 +1,5 @@
 """A job with other aggregates goes on from the state that it has: what is new is NULL, or what it would have been, and never a part of it."""
 
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -16,6 +15,7 @@ from keyfold.keyed.job.parameters import WindowShape
 from keyfold.state.changing.aggregate_changes import aggregate_changes
 from keyfold.state.changing.history import filled
 from keyfold.state.changing.migrating import changes_to, migrate
+from keyfold.storage.disk_path import DiskPath
 from keyfold.times import BEGINNING
 from tests.examples import examples
 from tests.keyfold.keyed.generation.declared_space import record_of
@@ -117,7 +117,7 @@ def deliveries(draw):
 
 
 def generation_of(job: KeyedJob) -> Generation:
-    return Generation(Path("no-such-generation"), record_of(job))
+    return Generation(DiskPath("no-such-generation"), record_of(job))
 
 
 def migrated(before: KeyedJob, after: KeyedJob, state: pl.DataFrame) -> pl.DataFrame:

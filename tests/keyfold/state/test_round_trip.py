@@ -15,6 +15,7 @@ from keyfold.state.changing.moving import move
 from keyfold.state.making.seeding import SeedSource, seed_job
 from keyfold.state.reading.reader import read_state
 from keyfold.state.rows.lines import json_lines
+from keyfold.storage.disk_path import DiskPath
 from keyfold.testing import combined
 from spark_jobs.jobs.registry import JOBS
 from tests.keyfold.state.accounts import accounted_for, copies_of, counted, state_of, table_of
@@ -73,7 +74,7 @@ def whole_of(tmp_path_factory):
 
     def whole_of(history: History) -> Whole:
         if str(history) not in known:
-            folder, job, parts = tmp_path_factory.mktemp("whole"), history.job(), history.parts()
+            folder, job, parts = DiskPath(tmp_path_factory.mktemp("whole")), history.job(), history.parts()
             lakehouse = Lakehouse(folder / "home")
             begun_with = run(lakehouse, job, parts[:2])
             begun = copied(lakehouse, folder, "begun")

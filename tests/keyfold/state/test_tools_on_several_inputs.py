@@ -15,7 +15,6 @@ from keyfold.keyed.job.inputs import STEP_DECIDES
 from keyfold.keyed.job.parameters import JobParameters
 from keyfold.keyed.job.state import State
 from keyfold.keyed.job.tables import Append
-from keyfold.lakehouse.files import remove_tree
 from keyfold.runs.event_changes import erase
 from keyfold.state.changing.editing import Edit, edit_state
 from keyfold.state.changing.moving import move
@@ -59,7 +58,7 @@ def test_a_person_is_erased_of_both_inputs_and_the_others_are_counted_on(home, w
     home.land(PAYMENTS, payments(("amaryllis", 5, 4), ("bob", 80, 9)))
     home.run()
     home.land(PAYMENTS, payments(("amaryllis", 6, 1), ("amaryllis", 85, 3)))
-    remove_tree(home.lakehouse.landing("orders").parent)
+    home.lakehouse.landing("orders").parent.remove_tree()
     for stream in (ORDERS, PAYMENTS):
         erased = erase(home.lakehouse, stream, [home.job], {"card": ["amaryllis"]}, BY, yes=True, runners=without_spark)
         assert erased.rows[f"events.{stream.name}"]

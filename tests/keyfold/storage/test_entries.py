@@ -6,25 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from keyfold.lakehouse.files import files_below, open_for_reading, open_found
-from keyfold.storage.entries import NoRegularFileError, OtherEntry, folders_in, make_folders
-from keyfold.storage.place import FoundFile
+from keyfold.storage.disk_path import DiskPath
+from keyfold.storage.entries import ListedFile, NoRegularFileError, OtherEntry, folders_in, make_folders
 from tests.entries import KINDS, make, removed_afterwards
 
 ROWS = "rows\n"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path: DiskPath) -> Iterator[Path]:
     (tmp_path / "outside").mkdir()
     with removed_afterwards(tmp_path / "folder") as folder:
         yield folder
 
 
-def test_of_all_kinds_of_entries_files_alone_are_listed_and_the_others_are_named(folder: Path, tmp_path: Path):
+def test_of_all_kinds_of_entries_files_alone_are_listed_and_the_others_are_named(folder: DiskPath, tmp_path: DiskPath):
     landed = {kind: path for kind in KINDS if (path := make(kind, folder, tmp_path / "outside", ROWS)) is not None}
     others: list[OtherEntry] = []
-    files = {file.path for file in files_below(folder, others.append)}
+    files = {file.path for file in folder.files_below(others.append)}
     named = {entry.path for entry in others}
     for kind, path in landed.items():
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
@@ -47,40 +46,40 @@ REPLACED: dict[str, Callable[[Path, Path], object]] = {
 
 
 @pytest.mark.parametrize("kind", REPLACED)
-def test_what_has_taken_a_file_s_place_is_not_opened(folder: Path, tmp_path: Path, kind: str):
+def test_what_has_taken_a_file_s_place_is_not_opened(folder: DiskPath, tmp_path: DiskPath, kind: str):
     (tmp_path / "outside" / "secret").write_text("secret")
     (folder / "deep").mkdir()
     (folder / "deep" / "file").write_text(ROWS)
-    (file,) = files_below(folder)
+    (file,) = folder.files_below()
     (folder / "deep" / "file").unlink()
     REPLACED[kind](folder / "deep" / "file", tmp_path / "outside")
     with pytest.raises(NoRegularFileError):
-        open_found(file)
+        file.open()
     if kind != "a link":
         with pytest.raises(OSError, match=r"not a regular file|symbolic links"):
-            open_for_reading(folder / "deep" / "file")
+            (folder / "deep" / "file").open_for_reading()
 
 
-def test_a_link_that_has_taken_the_place_of_a_folder_on_the_way_is_not_followed(folder: Path, tmp_path: Path):
+def test_a_link_that_has_taken_the_place_of_a_folder_on_the_way_is_not_followed(folder: DiskPath, tmp_path: DiskPath):
     make_folders(folder / "a" / "b")
     for above in (folder / "a" / "b", tmp_path / "outside" / "b"):
         make_folders(above)
         (above / "file").write_text(ROWS)
-    (file,) = files_below(folder)
+    (file,) = folder.files_below()
     (folder / "a").rename(tmp_path / "moved")
     (folder / "a").symlink_to(tmp_path / "outside")
     with pytest.raises(NoRegularFileError):
-        open_found(file)
+        file.open()
     # The folder itself may be one: its owner has made it.
     (tmp_path / "link").symlink_to(folder)
     (folder / "a").unlink()
     (tmp_path / "moved").rename(folder / "a")
-    (file,) = files_below(tmp_path / "link")
-    with open_found(file) as opened:
+    (file,) = (tmp_path / "link").files_below()
+    with file.open() as opened:
         assert opened.read() == ROWS.encode()
 
 
-def test_links_are_followed_as_long_as_they_lead_below_the_folder(folder: Path, tmp_path: Path):
+def test_links_are_followed_as_long_as_they_lead_below_the_folder(folder: DiskPath, tmp_path: DiskPath):
     (tmp_path / "outside" / "secret").write_text("secret")
     (tmp_path / "link").symlink_to(folder)
     make_folders(folder / "deep")
@@ -90,7 +89,7 @@ def test_links_are_followed_as_long_as_they_lead_below_the_folder(folder: Path, 
     (folder / "deep" / "relative").symlink_to("../folder/file")
     for path in ("deep/file", "folder/file", "absolute", "deep/relative", "folder/relative"):
         for top in (folder, tmp_path / "link"):
-            with open_for_reading(top / path, within=top) as opened:
+            with (top / path).open_for_reading(within=top) as opened:
                 assert opened.read() == ROWS.encode()
     (folder / "out").symlink_to(tmp_path / "outside" / "secret")
     (folder / "all").symlink_to(tmp_path / "outside")
@@ -100,17 +99,17 @@ def test_links_are_followed_as_long_as_they_lead_below_the_folder(folder: Path, 
         (folder / f"{number}").symlink_to(f"{number + 1}")
     for path in ("out", "all/secret", "../outside/secret", "circle", "itself", "0"):
         with pytest.raises(NoRegularFileError):
-            open_for_reading(folder / path, within=folder)
+            (folder / path).open_for_reading(within=folder)
 
 
-def test_a_file_that_is_gone_is_called_so(folder: Path):
+def test_a_file_that_is_gone_is_called_so(folder: DiskPath):
     with pytest.raises(FileNotFoundError):
-        open_found(FoundFile(folder, "gone/file", 0, 0))
+        ListedFile(folder, "gone/file", 0, 0).open()
     with pytest.raises(FileNotFoundError):
-        open_for_reading(folder / "gone")
+        (folder / "gone").open_for_reading()
 
 
-def test_a_folder_that_may_not_be_listed_is_an_error_unless_others_are_asked_for(folder: Path, monkeypatch):
+def test_a_folder_that_may_not_be_listed_is_an_error_unless_others_are_asked_for(folder: DiskPath, monkeypatch):
     make_folders(folder / "closed")
     (folder / "file").touch()
     listed = os.scandir
@@ -122,15 +121,15 @@ def test_a_folder_that_may_not_be_listed_is_an_error_unless_others_are_asked_for
 
     monkeypatch.setattr(os, "scandir", scandir)
     with pytest.raises(PermissionError):
-        list(files_below(folder))
+        list(folder.files_below())
     others: list[OtherEntry] = []
-    assert [file.below for file in files_below(folder, others.append)] == ["file"]
+    assert [file.below for file in folder.files_below(others.append)] == ["file"]
     assert others == [OtherEntry(folder / "closed", "cannot be read (Permission denied)", may_hold_files=True)]
     with pytest.raises(PermissionError):
-        list(files_below(folder / "closed", others.append))
+        list((folder / "closed").files_below(others.append))
 
 
-def test_folders_are_made_as_deep_as_they_are_asked_for(folder: Path):
+def test_folders_are_made_as_deep_as_they_are_asked_for(folder: DiskPath):
     deep = folder.joinpath(*["d"] * 1500)
     make_folders(deep)
     make_folders(deep)

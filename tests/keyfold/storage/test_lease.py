@@ -11,11 +11,9 @@ from datetime import timedelta
 import pytest
 
 from keyfold.errors import KeyfoldError
-from keyfold.lakehouse import exclusive, write_json
-from keyfold.lakehouse.files import is_held
 from keyfold.storage import lease as module
+from keyfold.storage.bucket_path import BucketPath
 from keyfold.storage.lease import Lease, LeaseLostError, LeaseTakenError, check_held, leased
-from keyfold.storage.object_path import ObjectPath
 from tests.faulty_store import Fault, faulty_store
 from tests.waiting import wait_until
 
@@ -36,12 +34,12 @@ with leased(to_place(sys.argv[1]), "job rides", lasts=timedelta(seconds=1)) as l
 
 @pytest.fixture
 def folder(bucket_url):
-    return ObjectPath(f"{bucket_url}/home/jobs/rides")
+    return BucketPath(f"{bucket_url}/home/jobs/rides")
 
 
 @pytest.fixture
 def on_s3(bucket):
-    return ObjectPath(f"s3a://{bucket}/home/jobs/rides")
+    return BucketPath(f"s3a://{bucket}/home/jobs/rides")
 
 
 @pytest.fixture
@@ -59,14 +57,14 @@ def holder(folder):
 
 
 def test_who_comes_second_is_told_who_holds_it_and_has_it_when_the_first_is_over(folder):
-    with exclusive(folder, "job rides"):
-        assert is_held(folder)
+    with folder.exclusive("job rides"):
+        assert folder.is_held()
         with pytest.raises(
             LeaseTakenError, match=rf"job rides is already running on .*process {os.getpid()}, lease renewed"
         ):
             Lease(folder, "job rides", SHORT).take()
-    assert not is_held(folder)
-    with exclusive(folder, "job rides"):
+    assert not folder.is_held()
+    with folder.exclusive("job rides"):
         check_held()
 
 
@@ -117,12 +115,12 @@ def test_a_holder_that_was_frozen_for_too_long_finds_it_lost_and_the_other_keeps
 
 def test_no_file_is_written_under_a_lease_that_is_lost(folder, monkeypatch):
     with leased(folder, "job rides") as lease:
-        write_json(folder / "before.json", {})
+        (folder / "before.json").write_json({})
         monkeypatch.setattr(lease, "_sure_until", 0.0)
         with pytest.raises(LeaseLostError, match="run it again"):
-            write_json(folder / "after.json", {})
+            (folder / "after.json").write_json({})
     assert [path.name for path in folder.glob("*.json")] == ["before.json"]
-    write_json(folder / "after.json", {})
+    (folder / "after.json").write_json({})
 
 
 def test_a_store_that_refuses_is_told_with_what_to_look_at(on_s3, object_store, monkeypatch):
@@ -130,7 +128,7 @@ def test_a_store_that_refuses_is_told_with_what_to_look_at(on_s3, object_store, 
         monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
         faulty.choose = lambda _: Fault.DENIED
         with pytest.raises(KeyfoldError, match=r"jobs/rides cannot be written: .* AWS_ACCESS_KEY_ID") as refused:
-            exclusive(on_s3, "job rides").__enter__()
+            on_s3.exclusive("job rides").__enter__()
     assert "planted" not in str(refused.value)
 
 

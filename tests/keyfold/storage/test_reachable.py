@@ -12,9 +12,9 @@ import pytest
 
 from keyfold.errors import KeyfoldError, Misconfigured
 from keyfold.storage import reachable
-from keyfold.storage.object_path import ObjectPath
+from keyfold.storage.bucket_path import BucketPath
 from keyfold.storage.reachable import check_conditions, check_reachable
-from keyfold.storage.remote_path import NotAnsweringError
+from keyfold.storage.store_failures import NotAnsweringError
 from tests.faulty_store import Fault, faulty_store
 from tests.kafka_certificates import make_certificates, why_no_certificates
 from tests.object_store import ObjectStore
@@ -22,7 +22,7 @@ from tests.object_store import ObjectStore
 
 def test_a_bucket_that_answers_and_a_folder_of_a_disk_are_well(bucket, tmp_path):
     check_reachable(f"s3a://{bucket}/not/yet/there")
-    check_reachable(ObjectPath(f"s3://{bucket}"))
+    check_reachable(BucketPath(f"s3://{bucket}"))
     check_reachable(str(tmp_path))
     check_reachable(tmp_path)
 
@@ -122,14 +122,14 @@ def test_a_store_whose_certificate_has_another_name_or_an_unknown_signer_is_refu
 
 
 def test_a_store_that_keeps_conditions_is_taken_and_left_as_it_was(bucket):
-    home = ObjectPath(f"s3a://{bucket}/home")
+    home = BucketPath(f"s3a://{bucket}/home")
     check_conditions(home)
-    assert list(home.below()) == []
+    assert list(home.rglob("*")) == []
 
 
 def test_a_store_that_writes_whatever_the_condition_is_refused(bucket, monkeypatch):
-    home = ObjectPath(f"s3a://{bucket}/home")
-    monkeypatch.setattr(ObjectPath, "create", lambda self, content: str(self.write_bytes(content)))
+    home = BucketPath(f"s3a://{bucket}/home")
+    monkeypatch.setattr(BucketPath, "create", lambda self, content: str(self.write_bytes(content)))
     with pytest.raises(KeyfoldError, match="takes writes whose condition does not hold"):
         check_conditions(home)
     assert str(home) not in reachable._CHECKED

@@ -1,6 +1,7 @@
-"""Disks and buckets behind one protocol: nothing outside of `keyfold.storage` asks which it is, and what a store refuses is told."""
+"""Paths on disks and in buckets behind one interface: nothing outside of `keyfold.storage` asks which it is, and what a store refuses is told."""
 
 import ast
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,15 @@ from deltalake.exceptions import DeltaError
 
 import keyfold
 from keyfold.errors import KeyfoldError, first_line
-from keyfold.storage.bucket import Bucket
-from keyfold.storage.disk import Disk
-from keyfold.storage.object_path import ObjectPath
+from keyfold.storage.bucket_path import BucketPath
+from keyfold.storage.disk_path import DiskPath
 from keyfold.storage.place import to_place
-from keyfold.storage.remote_path import StoreError
-from keyfold.storage.storage import Storage, storage_of
-from keyfold.storage.store_failures import failure_of_store
+from keyfold.storage.store_failures import StoreError, failure_of_store
 from tests.faulty_store import Fault, FaultyStore, faulty_store
 from tests.object_store import ObjectStore
 
 PACKAGE = Path(keyfold.__file__).parent
-KINDS = {"Path", "PosixPath", "RemotePath", "ObjectPath", "Disk", "Bucket"}
+KINDS = {"Path", "PosixPath", "DiskPath", "BucketName", "BucketObject", "BucketPath"}
 
 
 def asks_for_its_kind(node: Any) -> bool:
@@ -52,15 +50,25 @@ def test_nothing_outside_of_storage_asks_which_kind_a_place_is():
 
 
 @pytest.mark.parametrize(
-    "code", ["isinstance(a, Path)", "isinstance(a, str | ObjectPath)", "match a:\n    case Path(): pass"]
+    "code", ["isinstance(a, Path)", "isinstance(a, str | BucketPath)", "match a:\n    case Path(): pass"]
 )
 def test_that_is_seen_in_all_its_forms(code):
     assert any(map(asks_for_its_kind, ast.walk(ast.parse(code))))
 
 
-def test_a_place_has_its_storage(tmp_path):
-    kinds: list[Storage] = [storage_of(tmp_path), storage_of(to_place("s3a://lake/home"))]
-    assert [type(kind) for kind in kinds] == [Disk, Bucket]
+def test_a_place_has_its_kind_and_keeps_it(tmp_path_factory):
+    for text, kind in ((tmp_path_factory.getbasetemp(), DiskPath), ("s3a://lake/home", BucketPath)):
+        place = to_place(text)
+        assert type(place) is type(to_place(place)) is kind
+        below = (
+            place / "a" / "b.json",
+            place.parent,
+            place.with_name("x"),
+            place.expanduser().resolve(),
+            pickle.loads(pickle.dumps(place)),  # noqa: S301 - made in this line
+        )
+        assert {type(path) for path in below} == {kind}
+        assert str(below[-1]) == str(place)
 
 
 @pytest.mark.parametrize("fault", [Fault.DENIED, Fault.SKEWED])
@@ -123,14 +131,14 @@ def faulty(object_store: ObjectStore, bucket: str, monkeypatch: pytest.MonkeyPat
 def test_a_write_that_meets_a_fault_once_is_made_in_the_end(faulty: FaultyStore, bucket: str, fault: Fault) -> None:
     faulty.delay = 0.1
     faulty.choose = lambda request: fault if request.number == 0 else None
-    place = ObjectPath(f"s3a://{bucket}/folder/file")
+    place = BucketPath(f"s3a://{bucket}/folder/file")
     place.write_bytes(b"content")
     assert place.read_bytes() == b"content"
     assert faulty.count(fault) == 1
 
 
 def test_an_answer_that_is_lost_was_to_a_write_that_happened(faulty: FaultyStore, bucket: str) -> None:
-    place = ObjectPath(f"s3a://{bucket}/file")
+    place = BucketPath(f"s3a://{bucket}/file")
     faulty.choose = lambda request: Fault.LOST if request.conditional and not request.number else None
     # The first attempt was done, so that the client's second one finds the object there: nobody knows whose it is.
     with pytest.raises(FileExistsError):

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -11,6 +10,7 @@ import pytest
 
 from keyfold.dagster.assets.previews import preview, quarantine_metadata
 from keyfold.privacy import MASK
+from keyfold.storage.disk_path import DiskPath
 from spark_jobs.streams import METRICS, SALES
 
 NAME = "Ada Lovelace"
@@ -21,14 +21,14 @@ def rows(value: dg.MetadataValue) -> list[dict[str, object]]:
     return [dict(record.data) for record in value.records]
 
 
-def written(path: Path, **columns: list[object]) -> Path:
+def written(path: DiskPath, **columns: list[object]) -> DiskPath:
     texts = {name: pl.String for name, values in columns.items() if not values}
     pl.DataFrame(columns, schema_overrides=texts).write_delta(str(path))
     return path
 
 
 @pytest.fixture
-def quarantine(tmp_path: Path) -> Path:
+def quarantine(tmp_path: DiskPath) -> DiskPath:
     return written(
         tmp_path / "quarantine",
         raw=[f'{{"customer": "{NAME}"}}', f"{NAME},,", None],

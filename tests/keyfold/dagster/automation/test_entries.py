@@ -7,18 +7,19 @@ from pathlib import Path
 import pytest
 
 from keyfold.dagster.automation.new_data import look_at_folder
+from keyfold.storage.disk_path import DiskPath
 from tests.entries import KINDS, make, removed_afterwards
 
 
 @pytest.fixture
-def landing(tmp_path: Path) -> Iterator[Path]:
+def landing(tmp_path: DiskPath) -> Iterator[Path]:
     (tmp_path / "outside").mkdir()
     with removed_afterwards(tmp_path / "landing") as landing:
         yield landing
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_tick_of_the_sensor_sees_other_files_and_names_what_waits(landing: Path, tmp_path: Path, kind: str):
+def test_a_tick_of_the_sensor_sees_other_files_and_names_what_waits(landing: DiskPath, tmp_path: DiskPath, kind: str):
     (landing / "regular file.ndjson").touch()
     if make(kind, landing, tmp_path / "outside", "{}\n") is None:
         pytest.skip("this user cannot make it")

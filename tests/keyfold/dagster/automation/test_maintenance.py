@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from keyfold.dagster.maintenance import MAINTAIN_TAG, maintain_job, maintain_stream
 from keyfold.dagster.resources import Keyfold
 from keyfold.dagster.translator import DEFAULT
-from keyfold.lakehouse import Lakehouse, exclusive
+from keyfold.lakehouse import Lakehouse
 from keyfold.maintenance.one_table import remember_removals
 from keyfold.runners import Runners
 from keyfold.storage.place import Place
@@ -97,7 +97,7 @@ def test_what_a_continuous_run_has_tables_forget_within_the_hour_they_remember_f
 ):
     for table in tables.values():
         remember_removals(table, timedelta(hours=1))
-    with exclusive(lakehouse.ingest("ride_points"), "ingest --continuous"):
+    with lakehouse.ingest("ride_points").exclusive("ingest --continuous"):
         assert run(lakehouse, instance, "2").success
     assert {name: remembers(table) for name, table in tables.items()} == {
         "events.ride_points": "interval 3600 seconds",
@@ -114,7 +114,7 @@ def test_tables_that_are_not_there_yet_are_no_fault(lakehouse, instance):
 
 
 def test_a_job_that_runs_elsewhere_is_left_alone_and_the_rest_is_done(lakehouse, tables, instance):
-    with exclusive(lakehouse.job("ride_summaries"), "job ride_summaries"):
+    with lakehouse.job("ride_summaries").exclusive("job ride_summaries"):
         assert run(lakehouse, instance).success
     assert (files(tables["ride_summaries"]), files(tables["events.ride_points"])) == (3, 1)
 

@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import dagster as dg
@@ -19,12 +18,13 @@ from keyfold.ingestion.listing import LandedFile, Listing
 from keyfold.lakehouse import Lakehouse
 from keyfold.runners import Runners
 from keyfold.runs import ingest
+from keyfold.storage.disk_path import DiskPath
 from spark_jobs.streams import RIDE_POINTS
 from tests.landings import local_runners
 
 SECOND = 1_000_000_000
 NOW = 1_000 * SECOND
-FOLDER = Path("/landing")
+FOLDER = DiskPath("/landing")
 
 
 def file(name: str, at: float, *, marked: bool | None = None, size: int = 10) -> LandedFile:

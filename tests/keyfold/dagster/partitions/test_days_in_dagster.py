@@ -18,7 +18,6 @@ from keyfold.dagster.quality import partition_checks
 from keyfold.dagster.resources import Keyfold
 from keyfold.journal.audit import Author
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.lakehouse import exclusive
 from keyfold.operators import Lateness, count, windows
 from keyfold.runs.reprocess import reprocess
 from tests.lake import LOCAL, Lake
@@ -231,7 +230,7 @@ def test_a_run_that_leaves_the_job_to_a_continuous_one_reports_its_days(tmp_path
     site = Site(tmp_path, instance, hourly())
     site.come(SUNDAY, SUNDAY + DAY)
     site.run(site.job)
-    with exclusive(site.lakehouse.job("hourly"), "job hourly"):
+    with site.lakehouse.job("hourly").exclusive("job hourly"):
         assert site.materialize(tags={"dagster/schedule_name": "hourly"}).success
     assert site.reported() == [("2026-03-29", 1)]
 

@@ -5,13 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from keyfold.ingestion.parsing import UnreadableFileError, ValidatedRows, parse_file
+from keyfold.storage.place import to_place
 from keyfold.stream import INGESTED_AT, Stream
 
 
 def file_rows(stream: Stream, path: Path, arrived: datetime, landing: Path | None = None) -> list[dict[str, Any]]:
     """A file's rows by line; of one that cannot be read, one row without a line."""
     try:
-        found = [row for rows in parse_file(stream, path, arrived, landing) for row in as_rows(stream, rows)]
+        found = [
+            row
+            for rows in parse_file(stream, to_place(path), arrived, landing and to_place(landing))
+            for row in as_rows(stream, rows)
+        ]
     except UnreadableFileError as error:
         return [_row(stream, None, str(error), None)]
     return sorted(found, key=lambda row: row["line"])

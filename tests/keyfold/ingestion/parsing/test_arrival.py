@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.drift import find_drift
 from keyfold.ingestion.parsing import parse_file
+from keyfold.storage.place import to_place
 from keyfold.stream import INGESTED_AT, Stream
 from spark_jobs.streams import SALES
 from tests.examples import examples
@@ -29,7 +30,7 @@ TIMELESS = Stream("beeps", schema_of("device string!, level int64"), INGESTED_AT
 
 def read(stream: Stream, path: Path, *lines: str, arrived: datetime = ARRIVED):
     path.write_text("".join(f"{line}\n" for line in lines))
-    (rows,) = parse_file(stream, path, arrived)
+    (rows,) = parse_file(stream, to_place(path), arrived)
     return rows
 
 

@@ -21,6 +21,8 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import scan_table
 from keyfold.runners import Runners
 from keyfold.runs import ingest
+from keyfold.storage.disk_path import DiskPath
+from keyfold.storage.place import to_place
 from keyfold.stream import Source, Stream
 from tests.examples import examples
 from tests.landings import local_runners
@@ -51,7 +53,7 @@ def lines_of(form: str, kinds: list[str]) -> bytes:
 def read(path: Path, oldest: datetime | None = None, stream: Stream = STREAM) -> tuple[int, int] | str:
     """How many rows of a file are accepted and refused, or the reason why it is rejected as a whole."""
     try:
-        parts = list(parse_file(stream, path, NOW, oldest=oldest))
+        parts = list(parse_file(stream, to_place(path), NOW, oldest=oldest))
     except UnreadableFileError as error:
         return str(error)
     return sum(part.accepted.height for part in parts), sum(len(part.rejects) for part in parts)
@@ -124,7 +126,7 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_small_file_of_millions_of_bad_lines_is_one_row_of_quarantine_in_seconds(
-    lakehouse: Lakehouse, landing: Path, name: str
+    lakehouse: Lakehouse, landing: DiskPath, name: str
 ):
     HOSTILE[name](landing / name)
     (landing / "good.json").write_bytes(lines_of("json", ["good"] * 3))
@@ -141,7 +143,7 @@ def test_a_small_file_of_millions_of_bad_lines_is_one_row_of_quarantine_in_secon
     assert ingest_totals(lakehouse, STREAM).rows_read == 4
 
 
-def test_it_is_so_on_spark(spark: Runners, lakehouse: Lakehouse, landing: Path):
+def test_it_is_so_on_spark(spark: Runners, lakehouse: Lakehouse, landing: DiskPath):
     HOSTILE["lines.json.gz"](landing / "lines.json.gz")
     (landing / "good.json").write_bytes(lines_of("json", ["good"] * 3))
     summary = ingest(lakehouse, STREAM, landing, runners=spark)
@@ -157,14 +159,14 @@ def endings() -> Iterator[tuple[str, list[str], int]]:
 
 @pytest.mark.parametrize(("kinds", "good"), [one[1:] for one in endings()], ids=[one[0] for one in endings()])
 def test_a_real_file_with_bad_lines_keeps_each_of_its_rows(
-    lakehouse: Lakehouse, landing: Path, kinds: list[str], good: int
+    lakehouse: Lakehouse, landing: DiskPath, kinds: list[str], good: int
 ):
     (landing / "a.json").write_bytes(lines_of("json", kinds))
     summary = ingest(lakehouse, STREAM, landing, runners=local_runners(1))
     assert (summary.rows_read, summary.accepted, summary.quarantined) == (len(kinds), good, len(kinds) - good)
 
 
-def test_a_file_of_an_archive_is_not_judged_by_its_age(lakehouse: Lakehouse, landing: Path):
+def test_a_file_of_an_archive_is_not_judged_by_its_age(lakehouse: Lakehouse, landing: DiskPath):
     (landing / "a.json").write_bytes(lines_of("json", ["good"]))
     ingest(lakehouse, STREAM, landing, runners=local_runners(1))
     (landing / "b.json").write_bytes(lines_of("json", ["too old"] * 12_000))

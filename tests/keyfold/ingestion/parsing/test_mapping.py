@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.parsing.mapping import path_value
 from keyfold.ingestion.parsing.time_formats import read_times
+from keyfold.storage.disk_path import DiskPath
 from keyfold.stream import TIMESTAMP, Source, Stream
 from spark_jobs.streams import METRICS, SALES, WEATHER
 from tests.keyfold.ingestion.parsing.reading import file_rows
@@ -23,14 +24,14 @@ from tests.keyfold.ingestion.parsing.reading import file_rows
 ARRIVED = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def test_a_missing_mark_in_a_number_of_json_is_null_too(tmp_path: Path) -> None:
+def test_a_missing_mark_in_a_number_of_json_is_null_too(tmp_path: DiskPath) -> None:
     path = tmp_path / "w.ndjson"
     path.write_text('{"origin":"EWR","time_hour":"2026-01-01T06:00:00Z","temp":"NA","pressure":1000.5}\n')
     (row,) = file_rows(WEATHER, path, ARRIVED)
     assert (row["station_id"], row["temp"], row["pressure"], row["reason"]) == ("EWR", None, 1000.5, None)
 
 
-def test_the_key_is_the_path_below_the_landing_folder_where_no_column_gives_it(tmp_path: Path) -> None:
+def test_the_key_is_the_path_below_the_landing_folder_where_no_column_gives_it(tmp_path: DiskPath) -> None:
     folder = tmp_path / "servers" / "eu"
     folder.mkdir(parents=True)
     path = folder / "web-1.v2.csv.gz"
@@ -39,7 +40,7 @@ def test_the_key_is_the_path_below_the_landing_folder_where_no_column_gives_it(t
     assert (row["key"], row["value"]) == ("servers/eu/web-1.v2", 7.0)
 
 
-def test_a_key_column_wins_over_the_path_row_by_row(tmp_path: Path) -> None:
+def test_a_key_column_wins_over_the_path_row_by_row(tmp_path: DiskPath) -> None:
     path = tmp_path / "m.csv"
     path.write_text("key,timestamp,value\ncpu,2026-01-01 00:05:00,7\n,2026-01-01 00:05:00,8\n")
     assert [row["key"] for row in file_rows(METRICS, path, ARRIVED, tmp_path)] == ["cpu", "m"]
@@ -50,7 +51,7 @@ def test_a_key_column_wins_over_the_path_row_by_row(tmp_path: Path) -> None:
     [("a.csv", "a"), ("a.CSV.GZ", "a"), ("b/a.ndjson.gz", "b/a"), ("b/a.parquet", "b/a"), ("b/a.1.json", "b/a.1")],
 )
 def test_only_the_endings_of_a_format_are_cut_from_a_path(name: str, value: str) -> None:
-    assert path_value(Path("/landing") / name, Path("/landing")) == value
+    assert path_value(DiskPath("/landing") / name, DiskPath("/landing")) == value
 
 
 def test_the_real_weather_and_sales_are_read_as_another_reader_reads_them(real_data: Path) -> None:

@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from keyfold.ingestion.parsing import UnreadableFileError, parquet, parse_file
+from keyfold.storage.disk_path import DiskPath
+from keyfold.storage.place import to_place
 from keyfold.stream import Stream
 from spark_jobs.streams import RIDE_POINTS
 
@@ -24,13 +26,13 @@ BARE = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": 
 PARSE = """
 import resource, sys
 from datetime import UTC, datetime
-from pathlib import Path
 from keyfold.ingestion.parsing import UnreadableFileError, parse_file
+from keyfold.storage.place import to_place
 from spark_jobs.streams import RIDE_POINTS
 resource.setrlimit(resource.RLIMIT_AS, (2_000_000_000, 2_000_000_000))
 accepted, rejected, reasons = 0, 0, set()
 try:
-    for rows in parse_file(RIDE_POINTS, Path(sys.argv[1]), datetime.now(UTC)):
+    for rows in parse_file(RIDE_POINTS, to_place(sys.argv[1]), datetime.now(UTC)):
         accepted += rows.accepted.height
         rejected += len(rows.rejects)
         reasons.update(one.reason for one in rows.rejects[:3])
@@ -50,7 +52,7 @@ def parsed(path: Path) -> tuple[int, int, list[str]]:
 
 
 @pytest.mark.parametrize("name", ["a.ndjson.gz", pytest.param("a.csv.gz", marks=pytest.mark.slow)])
-def test_hundreds_of_megabytes_of_line_ends_are_parsed_in_2_gb(tmp_path: Path, name: str):
+def test_hundreds_of_megabytes_of_line_ends_are_parsed_in_2_gb(tmp_path: DiskPath, name: str):
     with gzip.open(tmp_path / name, "wb", compresslevel=1) as file:
         file.write(b"ride_id,point_idx\n" if "csv" in name else b"{}\n")
         for _ in range(20):
@@ -60,7 +62,7 @@ def test_hundreds_of_megabytes_of_line_ends_are_parsed_in_2_gb(tmp_path: Path, n
     assert accepted + rejected == (1 if "csv" in name else 2)
 
 
-def test_a_long_text_that_parquet_stores_once_is_rejected_in_2_gb(tmp_path: Path):
+def test_a_long_text_that_parquet_stores_once_is_rejected_in_2_gb(tmp_path: DiskPath):
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), pa.array(["x" * (20 << 20)]))
     pq.write_table(pa.table({"note": texts}), tmp_path / "a.parquet", store_schema=False, write_statistics=False)
     reason = "whole: the file has a row of more than 16 MiB, which is its limit: row 1"
@@ -86,7 +88,7 @@ HOSTILE_MIB = {"a quoted field that never ends": 1}
         *(pytest.param(content, "a.ndjson.gz", marks=pytest.mark.slow) for content in HOSTILE),
     ],
 )
-def test_a_hostile_file_ends_in_quarantine_with_a_reason_in_2_gb(tmp_path: Path, name: str, content: str):
+def test_a_hostile_file_ends_in_quarantine_with_a_reason_in_2_gb(tmp_path: DiskPath, name: str, content: str):
     is_csv = "csv" in name
     of_csv, of_json = HOSTILE[content]
     part = of_csv if is_csv else of_json
@@ -103,12 +105,12 @@ def test_a_hostile_file_ends_in_quarantine_with_a_reason_in_2_gb(tmp_path: Path,
 
 def reason_of(path: Path, stream: Stream) -> str:
     with pytest.raises(UnreadableFileError) as refused:
-        for _ in parse_file(stream, path, datetime.now(UTC)):
+        for _ in parse_file(stream, to_place(path), datetime.now(UTC)):
             pass
     return str(refused.value)
 
 
-def test_a_text_that_parquet_stores_once_counts_in_each_row_against_the_longest_file(tmp_path: Path):
+def test_a_text_that_parquet_stores_once_counts_in_each_row_against_the_longest_file(tmp_path: DiskPath):
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1_000, pa.int32()), pa.array(["x" * 100_000]))
     pq.write_table(pa.table({"note": texts}), tmp_path / "a.parquet", store_schema=False, write_statistics=False)
     assert (tmp_path / "a.parquet").stat().st_size < 20_000
@@ -134,7 +136,7 @@ def asked_of_arrow(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("is_stored_once", [True, False])
-def test_few_long_rows_of_parquet_are_held_at_once(tmp_path: Path, is_stored_once: bool, monkeypatch):
+def test_few_long_rows_of_parquet_are_held_at_once(tmp_path: DiskPath, is_stored_once: bool, monkeypatch):
     monkeypatch.setattr(parquet, "BATCH_BYTES", 10_000)
     texts = [f"{0 if is_stored_once else number:01000}" for number in range(1_000)]
     written = pa.table({"note": texts})
@@ -148,7 +150,7 @@ def test_few_long_rows_of_parquet_are_held_at_once(tmp_path: Path, is_stored_onc
 
 
 @pytest.mark.parametrize("kind", [pa.binary(1_000), pa.int64(), pa.string()])
-def test_rows_of_values_that_take_no_room_in_parquet_count_before_any_is_read(tmp_path: Path, kind, monkeypatch):
+def test_rows_of_values_that_take_no_room_in_parquet_count_before_any_is_read(tmp_path: DiskPath, kind, monkeypatch):
     values = pa.nulls(1_000_000, kind)
     pq.write_table(pa.table({"note": values}), tmp_path / "a.parquet", write_statistics=False)
     assert (tmp_path / "a.parquet").stat().st_size < 10_000
@@ -158,7 +160,7 @@ def test_rows_of_values_that_take_no_room_in_parquet_count_before_any_is_read(tm
 
 
 @pytest.mark.parametrize("header", ["," * 10_000, "ride_id," * 1_000_000, '"a",' * 10_000])
-def test_a_csv_header_of_very_many_columns_is_rejected_at_once(tmp_path: Path, header: str):
+def test_a_csv_header_of_very_many_columns_is_rejected_at_once(tmp_path: DiskPath, header: str):
     (tmp_path / "a.csv").write_text(f"{header}\n1,2\n")
     assert re.fullmatch(
         r"the CSV header has [\d,]+ columns, and at most 10,000 are read", reason_of(tmp_path / "a.csv", RIDE_POINTS)
@@ -166,6 +168,6 @@ def test_a_csv_header_of_very_many_columns_is_rejected_at_once(tmp_path: Path, h
 
 
 @pytest.mark.parametrize("rows", [1, 2])
-def test_a_csv_file_without_a_header_is_rejected_with_all_its_rows(tmp_path: Path, rows: int):
+def test_a_csv_file_without_a_header_is_rejected_with_all_its_rows(tmp_path: DiskPath, rows: int):
     (tmp_path / "a.csv").write_text("ride-1,1,40.7,-73.9\n" * rows)
     assert "the CSV header names no column of the stream" in reason_of(tmp_path / "a.csv", RIDE_POINTS)

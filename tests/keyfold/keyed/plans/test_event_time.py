@@ -12,6 +12,7 @@ from keyfold.keyed.job.building import build_job
 from keyfold.keyed.plans.event_time import NewestTimes, newest_times
 from keyfold.keyed.plans.planning import RunBounds, plan_run
 from keyfold.lakehouse.log_changes import DataFile
+from keyfold.storage.disk_path import DiskPath
 from keyfold.stream import INGESTED_AT
 from keyfold.times import BEGINNING, END, micros, shifted
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
@@ -98,7 +99,7 @@ RUNS = st.lists(
 def test_only_times_of_their_own_move_event_time_and_arrivals_do_where_there_are_no_others(
     tmp_path_factory, runs, max_bytes
 ):
-    table = tmp_path_factory.mktemp("sales") / "table"
+    table = DiskPath(tmp_path_factory.mktemp("sales")) / "table"
     sales([], NOON, 0).write_delta(str(table))
     engine, definition, now = Runs(table, max_bytes), Definition(), NOON
     for later, offsets, lacking in runs:
@@ -145,7 +146,7 @@ FILES = st.lists(
 def test_the_newest_time_of_its_own_is_found_however_rows_lie_in_files_and_their_groups(
     tmp_path_factory, files, rows_a_group
 ):
-    table = tmp_path_factory.mktemp("table")
+    table = DiskPath(tmp_path_factory.mktemp("table"))
     own, everything, chosen = [], [], []
     for at, (offsets, arrived, lacking) in enumerate(files):
         times = [minutes(offset) + timedelta(microseconds=1) for offset in offsets]
@@ -171,7 +172,7 @@ def test_the_newest_time_of_its_own_is_found_however_rows_lie_in_files_and_their
 def test_a_run_is_planned_whatever_times_events_have_and_however_far_event_time_was_moved(
     tmp_path_factory, times, reached, delay, until
 ):
-    table = tmp_path_factory.mktemp("sales") / "table"
+    table = DiskPath(tmp_path_factory.mktemp("sales")) / "table"
     job = build_job(PURCHASE_TOTALS, {"delay": f"{delay}d", "idle_timeout": "365000d"})
     runs = Runs(table, job=job)
     runs.run(NOON, sales(times, NOON, 0))

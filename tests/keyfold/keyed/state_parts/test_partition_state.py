@@ -1,7 +1,6 @@
 """State in parts against a plain dictionary: any batches, sizes of parts, timers and joins give the same rows."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -15,6 +14,7 @@ from keyfold.keyed.calling.slots import SLOT, slots_of
 from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.keyed.state_parts.part_rows import Sizes
 from keyfold.keyed.state_parts.partition_state import PartitionState
+from keyfold.storage.disk_path import DiskPath
 from tests.damages import cut_short, delete, flip
 from tests.examples import examples
 from tests.keyfold.keyed.state_parts.played_state import (
@@ -36,7 +36,7 @@ FEW = {user: [None, None, 5] for user in USERS}
 @examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(st.tuples(BATCH, st.integers(0, 6), ADDING), max_size=8), sizes=SIZES)
 def test_any_batches_give_what_a_dictionary_gives(tmp_path_factory, batches, sizes):
-    played, watermark = Played(tmp_path_factory.mktemp("state"), sizes), 0
+    played, watermark = Played(DiskPath(tmp_path_factory.mktemp("state")), sizes), 0
     for changes, later, adding in batches:
         watermark += later
         for name in played.play(changes, watermark, adding):
@@ -50,7 +50,7 @@ def test_any_batches_give_what_a_dictionary_gives(tmp_path_factory, batches, siz
 def test_a_batch_that_is_worked_on_again_gives_the_same_whatever_an_attempt_left(
     tmp_path_factory, batches, again, sizes
 ):
-    played = Played(tmp_path_factory.mktemp("state"), sizes)
+    played = Played(DiskPath(tmp_path_factory.mktemp("state")), sizes)
     for changes, adding in batches:
         packed, batch, expected = played.packed, played.batch, dict(played.expected)
         # An attempt that was cut off: its files lie there, and nothing names them.
@@ -139,7 +139,7 @@ def assert_refused(played, manifest, why):
 @given(data=st.data())
 @examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_manifest_of_which_any_byte_changed_is_refused(tmp_path_factory, data):
-    played = Played(tmp_path_factory.mktemp("state"), Sizes())
+    played = Played(DiskPath(tmp_path_factory.mktemp("state")), Sizes())
     played.play(FEW, 0)
     content = bytearray(played.packed)
     content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
@@ -152,7 +152,7 @@ def test_a_manifest_of_which_any_byte_changed_is_refused(tmp_path_factory, data)
 @examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(users=st.sets(st.sampled_from(USERS)), sizes=SIZES)
 def test_a_partition_begins_with_any_rows(tmp_path_factory, users, sizes):
-    folder: Path = tmp_path_factory.mktemp("state")
+    folder = DiskPath(tmp_path_factory.mktemp("state"))
     rows = frame(sorted(users), 0, FEW)
     rows = rows.with_columns(pl.Series(SLOT, slots_of(JOB, rows), pl.UInt64))
     half = int(np.median(rows[SLOT].to_numpy())) if rows.height else 0

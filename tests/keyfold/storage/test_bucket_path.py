@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from keyfold.errors import KeyfoldError
-from keyfold.storage.object_path import ObjectPath
+from keyfold.errors import KeyfoldError, Locked
+from keyfold.storage.bucket_path import BucketPath
 from keyfold.storage.place import to_place
 from tests.examples import examples
-from tests.faulty_store import faulty_store
+from tests.faulty_store import Fault, faulty_store
 
 # No %: moto, behind a server of its own, takes what it escapes twice.
 NAMES = st.text("ab .+é=", min_size=1, max_size=4).filter(lambda name: name.strip(".") and name == name.strip())
@@ -20,7 +20,7 @@ NAMES = st.text("ab .+é=", min_size=1, max_size=4).filter(lambda name: name.str
 
 @pytest.fixture
 def folder(bucket_url):
-    return ObjectPath(f"{bucket_url}/a home")
+    return BucketPath(f"{bucket_url}/a home")
 
 
 @pytest.mark.parametrize("text", ["s3a://", "s3:///key", "s3a://bucket/a/../b", "gs://", "az:///folder"])
@@ -31,13 +31,13 @@ def test_what_names_no_place_in_a_bucket_is_refused(text):
 
 def test_parts_of_a_place_are_those_of_a_path():
     place = to_place("s3://lake/home/jobs/x.plan.json")
-    assert isinstance(place, ObjectPath)
+    assert isinstance(place, BucketPath)
     assert str(place) == "s3a://lake/home/jobs/x.plan.json"
     assert (place.name, place.stem, place.suffix) == ("x.plan.json", "x.plan", ".json")
     assert [str(one) for one in place.parents] == ["s3a://lake/home/jobs", "s3a://lake/home", "s3a://lake"]
-    assert place.relative_to(ObjectPath("s3a://lake/home")) == PurePosixPath("jobs/x.plan.json")
+    assert place.relative_to(BucketPath("s3a://lake/home")) == PurePosixPath("jobs/x.plan.json")
     assert pickle.loads(pickle.dumps(place)) == place  # noqa: S301 - made in this line
-    assert {place, ObjectPath(str(place))} == {place}
+    assert {place, BucketPath(str(place))} == {place}
 
 
 @examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -73,7 +73,7 @@ def test_what_is_written_is_found_as_on_a_disk(folder, tmp_path_factory, written
 
 
 def test_what_is_not_there_says_so_as_on_a_disk(folder):
-    for read in (folder.read_bytes, folder.read_with_tag, folder.stat, folder.unlink, folder.open_reader):
+    for read in (folder.read_bytes, folder.read_with_tag, folder.stat, folder.unlink, folder.open_for_reading):
         with pytest.raises(FileNotFoundError, match="a home is not there"):
             read()
     folder.unlink(missing_ok=True)
@@ -111,10 +111,25 @@ def test_an_object_is_replaced_only_while_it_is_the_one_that_was_read(folder):
         place.write_if_unchanged(b"3", second)
 
 
+def test_an_object_that_was_deleted_is_not_replaced_whatever_the_store_answers(object_store, bucket, monkeypatch):
+    # Amazon's answer is that there is no such key; the emulator's, that the condition does not hold.
+    path = BucketPath(f"s3a://{bucket}/pointer")
+    tag = path.create(b"1")
+    with faulty_store(object_store.endpoint) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.endpoint)
+        faulty.choose = lambda request: Fault.DELETED if request.conditional else None
+        with pytest.raises(FileExistsError):
+            path.write_if_unchanged(b"2", tag)
+        with pytest.raises(Locked, match="was written by another run"):
+            path.replace_content(b"2", tag)
+        assert faulty.count(Fault.DELETED) == 2
+        assert path.read_bytes() == b"1"
+
+
 def test_a_reader_seeks_as_a_file_does(folder):
     content = bytes(range(256)) * 1000
     (folder / "file").write_bytes(content)
-    with (folder / "file").open_reader() as file:
+    with (folder / "file").open_for_reading() as file:
         file.seek(-300, 2)
         assert file.read(10) == content[-300:-290]
         file.seek(100_000)
@@ -127,7 +142,7 @@ def test_hadoop_s_empty_objects_that_stand_for_folders_count_for_nothing(object_
     for name in ("home/commits/", "home/empty/", "home/"):
         request = urllib.request.Request(f"{object_store.endpoint}/{bucket}/{name}", method="PUT", data=b"")  # noqa: S310
         urllib.request.urlopen(request, timeout=30).close()  # noqa: S310
-    home = ObjectPath(f"s3a://{bucket}/home")
+    home = BucketPath(f"s3a://{bucket}/home")
     assert not home.exists()
     (home / "commits" / "0").write_bytes(b"v1")
     (home / "an empty file").write_bytes(b"")
@@ -145,7 +160,7 @@ def test_a_bucket_that_is_not_there_is_named(bucket_url):
         lambda place: place.create(b""),
     ):
         with pytest.raises(KeyfoldError, match=r"http://127.0.0.1:\d+ has no bucket no-such-bucket; create it"):
-            use(ObjectPath(f"{scheme}://no-such-bucket/x"))
+            use(BucketPath(f"{scheme}://no-such-bucket/x"))
 
 
 def test_what_a_store_says_of_its_trouble_is_told_in_a_line_without_secrets(object_store, bucket, monkeypatch):
@@ -154,7 +169,7 @@ def test_what_a_store_says_of_its_trouble_is_told_in_a_line_without_secrets(obje
         # A proxy before the store that says what it should not.
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"{faulty.endpoint}/a-secret-of-mine")
         with pytest.raises((OSError, KeyfoldError)) as refused:
-            ObjectPath(f"s3a://{bucket}/x").write_bytes(b"")
+            BucketPath(f"s3a://{bucket}/x").write_bytes(b"")
     told = str(refused.value)
     assert "\n" not in told
     assert "a-secret-of-mine" not in told
