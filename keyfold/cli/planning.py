@@ -12,6 +12,7 @@ from keyfold.cli.terminal import AS_JSON, report
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.generation.configured import configured_job
 from keyfold.keyed.generation.live_record import live_generation_name
+from keyfold.keyed.job.contract import KeyedJob
 from keyfold.lakehouse import Lakehouse
 from keyfold.project import project_jobs
 from keyfold.runs.jobs import own_parameters
@@ -43,7 +44,7 @@ def plan(
     report(
         _summary(planned),
         live_parameters={name: now for name, (now, _) in own.items()},
-        next=_next(lakehouse, planned, options, number),
+        next=_next(lakehouse, keyed_job, planned, options, number),
     )
 
 
@@ -56,7 +57,8 @@ def _plan_all(lakehouse: Lakehouse) -> None:
             new.append(name)
             continue
         try:
-            planned = plan_change(lakehouse, configured_job(lakehouse, declared))
+            job = configured_job(lakehouse, declared)
+            planned = plan_change(lakehouse, job)
         except KeyfoldError as error:
             # It has a generation, and cannot go on with it.
             differing.append({"job": name, "verdict": "refresh", "error": str(error)})
@@ -67,7 +69,7 @@ def _plan_all(lakehouse: Lakehouse) -> None:
         summary = {
             key: value for key, value in _summary(planned).items() if key in ("job", "verdict", "changes", "effects")
         }
-        differing.append({**summary, "next": _next(lakehouse, planned)})
+        differing.append({**summary, "next": _next(lakehouse, job, planned)})
     if AS_JSON.get():
         report({"changed": differing, "new": new, "unchanged": same})
         return
@@ -82,14 +84,20 @@ def _summary(planned: ChangePlan) -> Mapping[str, Any]:
     return summary
 
 
-def _next(lakehouse: Lakehouse, planned: ChangePlan, options: Sequence[str] = (), number: Sequence[str] = ()) -> str:
-    """Return the command to give next, with the options that were given."""
-    job = planned.job
-    run, trial = lakehouse.command("run", job, *options), lakehouse.command("try", job, "BRANCH", *options)
+def _next(
+    lakehouse: Lakehouse, job: KeyedJob, planned: ChangePlan, options: Sequence[str] = (), number: Sequence[str] = ()
+) -> str:
+    """Return the commands to give next, with the options that were given."""
+    run, trial = (
+        lakehouse.command(command, job.name, *more, *options) for command, more in (("run", ()), ("try", ("BRANCH",)))
+    )
+    # Rows of some jobs can be computed again of a span alone, once a run goes on with the job.
+    again = lakehouse.command("reprocess", job.name, "--since", "TIME", "--why", "REASON")
+    later = "" if job.row_times is None else f"; {again} to compute rows of the past again"
     following = {
         "free": run,
-        "judge": f"{trial} to see what would change; {run}",
-        "move": lakehouse.command("state", "move", job, *options, *number),
-        "refresh": f"{trial} to see what would change; {lakehouse.command('run', job, '--full-refresh', *options)}",
+        "judge": f"{trial} to see what would change; {run}{later}",
+        "move": f"{lakehouse.command('state', 'move', job.name, *options, *number)}{later}",
+        "refresh": f"{trial} to see what would change; {lakehouse.command('run', job.name, '--full-refresh', *options)}",
     }
     return following[planned.verdict]
