@@ -16,7 +16,7 @@ from keyfold.dagster.assets.metadata import (
     table_metadata,
     warning_metadata,
 )
-from keyfold.dagster.assets.previews import open_state_metadata, preview
+from keyfold.dagster.assets.previews import explain_metadata, open_state_metadata, preview
 from keyfold.dagster.assets.shown import JobAssets, Plot
 from keyfold.dagster.automation.schedules import FRESH, on_checked_events
 from keyfold.dagster.failures import fails_with_message
@@ -220,5 +220,6 @@ def _shown_rows(
     return {
         **in_one_entry(plots),
         "preview": shown_rows,
+        **explain_metadata(lakehouse, job),
         **open_state_metadata(context.log, lakehouse, job),
     }

@@ -18,6 +18,7 @@ from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.reading import count_rows, read_batches, scan_table
 from keyfold.privacy import MASK, masked
 from keyfold.state.reading.reader import read_state
+from keyfold.state.rows.lines import json_lines
 from keyfold.storage.place import Place
 from keyfold.stream import Stream
 
@@ -43,6 +44,20 @@ def preview(path: Place, private: Collection[str] = ()) -> dg.MetadataValue:
         private: columns whose values are masked.
     """
     return _table_of(masked(_first_rows(path), private))
+
+
+def explain_metadata(lakehouse: Lakehouse, job: KeyedJob) -> dict[str, dg.MetadataValue]:
+    """Return the command that explains the first row of a job's main table; nothing where its key is private, or not in the table."""
+    schema = job.main.schema
+    if not set(job.key) <= set(schema.names) - job.private_of(schema):
+        return {}
+    first = _first_rows(lakehouse.table(job.name)).head(1)
+    if first.is_empty():
+        return {}
+    rows = first.select(job.key)
+    value = rows.item() if len(job.key) == 1 else None
+    key = value if isinstance(value, str) else json_lines(rows)[0]
+    return {"explain": dg.MetadataValue.text(lakehouse.command("explain", job.name, key))}
 
 
 def quarantine_metadata(path: Place, stream: Stream) -> dict[str, dg.MetadataValue]:

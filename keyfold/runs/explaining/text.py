@@ -143,12 +143,12 @@ def _events(events: Iterable[ExplainedEvent]) -> Iterator[str]:
 
 def _event(event: ExplainedEvent) -> str:
     lateness = "in time"
-    if event.is_late:
-        by = event.late_by or timedelta(0)
-        final = f", final at {_time(event.final_at)}" if event.final_at else ""
-        lateness = (
-            f"LATE by {by}: the watermark had passed its result{final}" if final else f"LATE: {by} behind the watermark"
-        )
+    if event.is_late and event.final_at:
+        lateness = f"LATE by {event.late_by}: the watermark had passed its result, final at {_time(event.final_at)}"
+    elif event.is_late and event.late_by is not None and event.late_by >= timedelta(0):
+        lateness = f"LATE: {event.late_by} behind the watermark"
+    elif event.is_late:
+        lateness = "LATE: ahead of the watermark, but the step had closed its result"
     arrival = f", arrived {_second(event.arrived_at)}" if event.arrived_at else ""
     source = f" from {event.source}" if event.source else ""
     return f"    {_time(event.time)}  {event.input}: {_values(event.values)}{arrival}{source}; {lateness}"

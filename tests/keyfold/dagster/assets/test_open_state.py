@@ -1,5 +1,6 @@
 """The open state on a job's page: read from its state, held against its journal and its tables. The demo has it on Spark."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,7 +9,7 @@ import polars as pl
 import pytest
 
 from keyfold.dagster.assets import previews
-from keyfold.dagster.assets.previews import open_state_metadata
+from keyfold.dagster.assets.previews import explain_metadata, open_state_metadata
 from keyfold.errors import Damaged
 from keyfold.keyed.generation.batch_records import KeyedDone
 from keyfold.keyed.job.building import build_job
@@ -102,3 +103,13 @@ def test_a_state_that_cannot_be_read_fails_no_run_whose_tables_are_written(ran, 
 
     monkeypatch.setattr(previews, "read_state", damaged)
     assert shown(lakehouse) == {}
+
+
+def test_the_command_that_explains_the_first_row_is_there_unless_its_key_is_private(ran):
+    lakehouse, _ = ran
+    (command,) = explain_metadata(lakehouse, JOB).values()
+    first = pl.read_delta(str(lakehouse.table(JOB.name)))["ride_id"][0]
+    assert command.value == f"keyfold explain ride_summaries {first} --home {lakehouse.home}"
+    hidden = replace(RIDE_POINTS, private=("ride_id",))
+    private = replace(JOB, inputs={"ride_points": replace(JOB.only_input, source=hidden)})
+    assert explain_metadata(lakehouse, private) == {}
