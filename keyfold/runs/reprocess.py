@@ -40,9 +40,6 @@ from keyfold.sinks.publisher import Publisher
 from keyfold.state.changing.recomputing import RecomputedSpan, check_has_row_times, computed_again
 from keyfold.times import in_utc, to_iso
 
-SHOWN = 5
-"""Number of keys that are shown of a table."""
-
 
 @dataclass(frozen=True)
 class Reprocessed:
@@ -128,7 +125,7 @@ def reprocess(
     with held(lakehouse, [job.name, *(consumer.name for consumer in consumers if yes)]):
         live, last, code = _opened(lakehouse, job, runners, yes=yes)
         with computed_again(lakehouse, job, live, last, (since, until), options, runners) as span:
-            tables = {name: _shown(job, span, name) for name in span.differences}
+            tables = _shown(job, span)
             is_changed = span.declaration is not None or any(not counts.is_equal for counts in span.counts.values())
             if is_changed:
                 span.check()
@@ -175,11 +172,14 @@ def _opened(lakehouse: Lakehouse, job: KeyedJob, runners: Runners, *, yes: bool)
     return anew, complete_batch(anew), "; ".join([*changes, *([code] if code else [])])
 
 
-def _shown(job: KeyedJob, span: RecomputedSpan, name: str) -> TableChange:
-    """Return how a table differs, with private values masked."""
-    rows = span.differences[name].first_rows(SHOWN)
-    schema = next((table.schema for table in job.tables if table.name == name), job.state.schema)
-    return TableChange(span.counts[name], masked_changes(rows, job.private_of(schema)))
+def _shown(job: KeyedJob, span: RecomputedSpan) -> dict[str, TableChange]:
+    """Return how each table differs, with private values masked."""
+    schemas = {table.name: table.schema for table in job.tables}
+    private = {name: job.private_of(schemas.get(name, job.state.schema)) for name in span.differences}
+    return {
+        name: TableChange(span.counts[name], masked_changes(span.first[name], private[name]))
+        for name in span.differences
+    }
 
 
 def _behind(lakehouse: Lakehouse, span: RecomputedSpan, consumers: Sequence[KeyedJob]) -> list[KeyedJob]:

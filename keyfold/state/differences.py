@@ -93,17 +93,40 @@ class Difference:
         Raises:
             KeyfoldError: one of the two cannot be read.
         """
-        kinds, columns = Counter[str](), Counter[str]()
-        for rows in self.frames():
-            kinds.update(rows["change"])
-            both = rows.filter(pl.col("change") == "changed")
-            differ = (
-                _values("before", name).ne_missing(_values("after", name)).sum().alias(name) for name in self.columns
+        return self.summary_and_first(0)[0]
+
+    def summary_and_first(self, limit: int, of_each: Sequence[str] = ()) -> tuple[Counts, pl.DataFrame]:
+        """Return `summary` and the first of the rows of `frames`, sorted by `of_each` and key; both sides are read once.
+
+        Args:
+            limit: number of rows; of each value of `of_each`, if that is given.
+            of_each: columns of `schema`.
+
+        Raises:
+            KeyfoldError: one of the two cannot be read.
+        """
+        key, names, kinds, columns = list(self.key), list(self.columns), Counter[str](), Counter[str]()
+        first = empty(self.schema)
+        for before, after in self._pieces():
+            differing, both = _differing(before, after, key, names), (before, after)
+            if differing is None:
+                rows = _changed(before, after, key, names)
+                differing = _differing_of_lists(rows, key, names)
+            else:
+                # Of most keys, lists of rows need not be made.
+                shown = _head(differing, limit, of_each, key)
+                rows = _changed(*(side.join(shown, on=key, how="semi", nulls_equal=True) for side in both), key, names)
+            kinds.update(dict(differing.group_by("change").len().iter_rows()))
+            changed = differing.filter(pl.col("change") == "changed")
+            columns.update(
+                changed.select(pl.col(_differs(name)).sum().alias(name) for name in names).row(0, named=True)
+                if names
+                else {}
             )
-            columns.update(both.select(differ).row(0, named=True) if self.columns else {})
-        differing = {name: columns[name] for name in self.columns if columns[name]}
+            first = _head(pl.concat([first, rows.cast(first.schema)]), limit, of_each, key)
+        differ = {name: columns[name] for name in names if columns[name]}
         counts = (kinds[kind] for kind in ("added", "removed", "changed"))
-        return Counts(self.before, self.after, *counts, columns=differing, not_compared=self.not_compared)
+        return Counts(self.before, self.after, *counts, columns=differ, not_compared=self.not_compared), first
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Yield a row for each key that differs, in the columns of `schema`.
@@ -121,7 +144,7 @@ class Difference:
         Raises:
             KeyfoldError: one of the two cannot be read.
         """
-        return self._first(limit, [])
+        return self.summary_and_first(limit)[1]
 
     def first_of_each(self, limit: int) -> pl.DataFrame:
         """Return the first of the rows of `frames` of each kind of change, sorted by change and key.
@@ -129,14 +152,7 @@ class Difference:
         Raises:
             KeyfoldError: one of the two cannot be read.
         """
-        return self._first(limit, ["change"])
-
-    def _first(self, limit: int, of_each: list[str]) -> pl.DataFrame:
-        first = empty(self.schema)
-        for rows in self.frames():
-            first = pl.concat([first, rows.cast(first.schema)]).sort(*of_each, *self.key)
-            first = first.group_by(of_each, maintain_order=True).head(limit) if of_each else first.head(limit)
-        return first.select(self.schema.names)
+        return self.summary_and_first(limit, ["change"])[1]
 
 
 def diff_states(before: StateRows, after: StateRows, which: pl.Expr | None = None) -> Difference:
@@ -315,6 +331,42 @@ def rows_of_unshared_parts(
             wanted = union(wanted, distinct(source.between(begin, end, [SLOT])[SLOT].to_numpy()))
         if wanted.size:
             yield was.of(wanted), now.of(wanted)
+
+
+def _differing(before: pl.DataFrame, after: pl.DataFrame, key: list[str], columns: list[str]) -> pl.DataFrame | None:
+    """Return the keys that differ, how, and in which columns; None if a key has several rows, which have no order."""
+    if any(rows.select(key).is_duplicated().any() for rows in (before, after)):
+        return None
+    was, now = (
+        rows.select(*key, *(pl.col(name).alias(f"{side} {name}") for name in columns), pl.lit(value=True).alias(side))
+        for side, rows in (("#before", before), ("#after", after))
+    )
+    both = was.join(now, on=key, how="full", nulls_equal=True, coalesce=True)
+    change = pl.when(pl.col("#before").is_null()).then(pl.lit("added"))
+    change = change.when(pl.col("#after").is_null()).then(pl.lit("removed")).otherwise(pl.lit("changed"))
+    values = (pl.col(f"#before {name}").ne_missing(pl.col(f"#after {name}")).alias(_differs(name)) for name in columns)
+    is_other = pl.any_horizontal(pl.lit(value=False), *map(_differs, columns))
+    # Of a key that only one has, all columns are NULL in the other, which counts for no column.
+    return both.select(*key, change.alias("change"), *values).filter((pl.col("change") != "changed") | is_other)
+
+
+def _differing_of_lists(changed: pl.DataFrame, key: list[str], columns: list[str]) -> pl.DataFrame:
+    """Return the keys that differ as `_differing` does, of the rows that `_changed` returns."""
+    values = (_values("before", name).ne_missing(_values("after", name)).alias(_differs(name)) for name in columns)
+    return changed.select(*key, "change", *values)
+
+
+def _differs(name: str) -> str:
+    """Return the column that says whether a column differs."""
+    return f"#differs {name}"
+
+
+def _head(rows: pl.DataFrame, limit: int, of_each: Sequence[str], key: list[str]) -> pl.DataFrame:
+    if not limit or not rows.height:
+        return rows.clear()
+    ordered = rows.sort(*of_each, *key)
+    head = ordered.group_by(of_each, maintain_order=True).head(limit) if of_each else ordered.head(limit)
+    return head.select(rows.columns)
 
 
 def _changed(before: pl.DataFrame, after: pl.DataFrame, key: list[str], columns: list[str]) -> pl.DataFrame:

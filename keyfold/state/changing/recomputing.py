@@ -43,6 +43,9 @@ ASIDE = "span-computed-again"
 STATE = "state"
 """Stands for the state among the names of tables."""
 
+SHOWN = 5
+"""Number of keys that are shown of a table."""
+
 _ROWS_A_FILE = 1_000_000
 
 
@@ -111,9 +114,18 @@ class RecomputedSpan:
         return tables | {STATE: diff_states(before, after, which)}
 
     @cached_property
+    def _told(self) -> Mapping[str, tuple[Counts, pl.DataFrame]]:
+        return {name: difference.summary_and_first(SHOWN) for name, difference in self.differences.items()}
+
+    @property
     def counts(self) -> Mapping[str, Counts]:
         """How many rows of each differ."""
-        return {name: difference.summary() for name, difference in self.differences.items()}
+        return {name: counts for name, (counts, _) in self._told.items()}
+
+    @property
+    def first(self) -> Mapping[str, pl.DataFrame]:
+        """The first rows of each that differ, with private values."""
+        return {name: rows for name, (_, rows) in self._told.items()}
 
     @cached_property
     def declaration(self) -> Declaration | None:
