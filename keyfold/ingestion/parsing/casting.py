@@ -46,12 +46,12 @@ class Cast(NamedTuple):
 
     Attributes:
         table: the columns, with NULL for values that cannot be cast.
-        reasons: the reason for the first such value of each row, or NULL.
+        reasons: the reason for the first such value of each row, or NULL; None if there is no such value.
         without_zone: number of times that had no zone.
     """
 
     table: pa.Table
-    reasons: pl.Series
+    reasons: pl.Series | None
     without_zone: int
 
 
@@ -73,7 +73,7 @@ def cast_columns(
     """
     without_zone = 0
     typed: list[pa.ChunkedArray | pa.Array] = []
-    wrong = pl.Series(dtype=pl.String).clear(rows)
+    wrong: pl.Series | None = None
     for field in schema:
         candidates = [candidate for candidate in columns.get(field.name, ()) if candidate.null_count < rows]
         own = replace(reading, formats=formats.get(field.name, ()))
@@ -92,7 +92,8 @@ def cast_columns(
                 count_without_zone(to_series(candidate), values, own.formats) for candidate in candidates
             )
         typed.append(values.to_arrow().cast(field.type))
-        wrong = wrong.zip_with(wrong.is_not_null(), reason)
+        if reason.null_count() < rows:
+            wrong = reason if wrong is None else wrong.zip_with(wrong.is_not_null(), reason)
     nullable = pa.schema([field.with_nullable(True) for field in schema])
     return Cast(pa.table(typed, schema=nullable), wrong, without_zone)
 

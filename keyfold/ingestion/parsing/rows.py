@@ -115,64 +115,78 @@ def validate_rows(
     # From the plan, so that a repeated batch writes the same rows as the first attempt.
     arrival = pl.lit(arrived).cast(pl.Datetime("us", "UTC")).alias(INGESTED_AT)
     frame = pl.DataFrame(typed).with_columns(arrival)
-    lacks_time = pl.Series([False]).new_from_index(0, frame.height)
+    lacks_time: pl.Series | None = None
     if stream.missing_time == "arrival":
         lacks_time = frame[stream.event_time].is_null()
         # A time that could not be cast is NULL here too, but `wrong` has its reason, and the row goes to quarantine.
         frame = frame.with_columns(pl.col(stream.event_time).fill_null(pl.col(INGESTED_AT)))
     faults, untimely = _faults(stream), _untimely(stream, oldest)
-    conditions = (check.condition for check in (*faults, *untimely))
-    bad = frame.select(pl.any_horizontal(wrong.is_not_null(), *conditions).fill_null(value=False)).to_series()
+    conditions = [check.condition for check in (*faults, *untimely)]
+    if wrong is not None:
+        conditions.append(pl.lit(wrong).is_not_null())
+    bad = frame.select(pl.any_horizontal(conditions).fill_null(value=False)).to_series()
     lines, rejects = rows.lines, list(rows.rejects)
     if bad.any():
         # Of these rows alone, since to write the reasons of all would take longer than to find the bad ones.
+        cast_reasons = [] if wrong is None else [wrong.filter(bad)]
         reasons = frame.filter(bad).select(
-            pl.coalesce(wrong.filter(bad), *map(_reason, faults)).cast(pl.String).alias("fault"),
-            pl.coalesce(*map(_reason, untimely)).alias("untimely"),
+            pl.coalesce(*cast_reasons, *(check.shown for check in faults)).alias("fault"),
+            pl.coalesce(*(check.shown for check in untimely)).alias("untimely"),
         )
         for position, (fault, other) in zip(bad.arg_true().to_list(), reasons.iter_rows(), strict=True):
             reason = f"{rows.place_of(position)}{other if fault is None else fault}"
             rejects.append(Reject(rows.raw(position), int(lines[position]), reason, fault is None))
-        frame, lines, lacks_time = frame.filter(~bad), lines[~bad.to_numpy()], lacks_time.filter(~bad)
+        frame, lines = frame.filter(~bad), lines[~bad.to_numpy()]
+        lacks_time = None if lacks_time is None else lacks_time.filter(~bad)
+    untimed = 0 if lacks_time is None else int(lacks_time.sum())
     rejects.sort(key=lambda reject: reject.line)
     without_zone = 0 if stream.format.zone else without_zone
-    return ValidatedRows(read, frame, lines, rejects, int(lacks_time.sum()), without_zone, rows.header)
+    return ValidatedRows(read, frame, lines, rejects, untimed, without_zone, rows.header)
 
 
 class _Check(NamedTuple):
-    """The condition of rows that are rejected, and the reason."""
+    """A condition of rows that are rejected.
+
+    Attributes:
+        condition: the condition.
+        reason: the reason, in which `{}` stands for the time.
+        time: the column with that time; empty if the reason has none.
+    """
 
     condition: pl.Expr
-    reason: pl.Expr
+    reason: str
+    time: str = ""
 
-
-def _reason(check: _Check) -> pl.Expr:
-    return pl.when(check.condition).then(check.reason)
+    @property
+    def shown(self) -> pl.Expr:
+        """The reason of a row that meets the condition; NULL for others."""
+        if not self.time:
+            return pl.when(self.condition).then(pl.lit(self.reason))
+        return pl.when(self.condition).then(pl.format(self.reason, pl.col(self.time).dt.strftime(ISO_FORMAT)))
 
 
 def _faults(stream: Stream) -> list[_Check]:
     """Return the checks of rows that are not valid, whenever they came."""
     missing = [
-        _Check(pl.col(column.name).is_null(), pl.lit(f"{column.name} is missing{_wanted(stream, column.name)}"))
+        _Check(pl.col(column.name).is_null(), f"{column.name} is missing{_wanted(stream, column.name)}")
         for column in stream.schema
         if not column.nullable or column.name == stream.event_time
     ]
-    return [*missing, *(_Check(rule.broken, pl.lit(rule.reason)) for rule in stream.rules)]
+    return [*missing, *(_Check(rule.broken, rule.reason) for rule in stream.rules)]
 
 
 def _untimely(stream: Stream, oldest: datetime | None) -> list[_Check]:
     """Return the checks of rows that are too old, or too far in the future."""
-    time = pl.col(stream.event_time)
+    name, time = stream.event_time, pl.col(stream.event_time)
     bound = str(stream.future_bound).removesuffix(", 0:00:00")  # whole days, without a time
-    shown = time.dt.strftime(ISO_FORMAT)
     future = _Check(
         time - pl.col(INGESTED_AT) > min(stream.future_bound, _ALL_TIME),
-        pl.format(f"{stream.event_time} lies more than {bound} past its arrival: {{}}", shown),
+        f"{name} lies more than {bound} past its arrival: {{}}",
+        name,
     )
     if oldest is None:
         return [future]
-    too_old = f"{stream.event_time} is too old, before {to_iso(oldest)} (max_age): {{}}"
-    return [future, _Check(time < oldest, pl.format(too_old, shown))]
+    return [future, _Check(time < oldest, f"{name} is too old, before {to_iso(oldest)} (max_age): {{}}", name)]
 
 
 def _wanted(stream: Stream, column: str) -> str:
