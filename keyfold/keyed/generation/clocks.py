@@ -36,6 +36,9 @@ SCHEMA = {
     "runner": pl.String,
     "new_code": pl.String,
     "changed_state": pl.String,
+    "is_replacement": pl.Boolean,
+    "replaced_since": _TIME,
+    "replaced_until": _TIME,
 }
 """Columns of the clocks; besides, by name, `version TABLE`, `arrived TABLE`, `watermark INPUT` where it differs, and
 `lookup LOOKUP`."""
@@ -101,6 +104,9 @@ def _clock_of(plan: KeyedPlan, record: KeyedDone) -> Mapping[str, Any]:
         "advanced_by": clock.advanced_by,
         "new_code": plan.new_code,
         "changed_state": _change_of_state(plan, record),
+        "is_replacement": record.replaced is not None,
+        "replaced_since": record.replaced and record.replaced.since,
+        "replaced_until": record.replaced and record.replaced.until,
         **{f"lookup {name}": file for name, file in plan.lookups.items()},
     }
     others = {name: watermark for name, watermark in clock.watermarks.items() if watermark != clock.watermark}

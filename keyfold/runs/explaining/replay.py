@@ -1,7 +1,7 @@
 """Play the events of a key again, through the calls of the engine and the harness, with the clocks that the journal has."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -10,10 +10,13 @@ import polars as pl
 from keyfold.errors import KeyfoldError
 from keyfold.keyed.calling.harness import TestHarness
 from keyfold.keyed.calling.recorded_calls import Fired, recording
+from keyfold.keyed.execution.commit import rows_of_span
 from keyfold.keyed.execution.failing_event import AskedError, NoResponses
+from keyfold.keyed.generation.batch_records import Span
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.lookups import planned_lookups
 from keyfold.keyed.job.step import DEADLINE, PROCESSING_DEADLINE, Clock
+from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.rows.codec import empty
 from keyfold.privacy import describe_error
 from keyfold.runs.explaining.key_events import KeyEvents
@@ -114,10 +117,43 @@ def _played(
                 )
             else:
                 harness.state = stored.cast(before.schema) if stored.columns == before.columns else stored
+            if row.get("is_replacement"):
+                tables = _computed_again(job, events.events[:first], clock, row)
+                for table in _with_times(job) if tables else ():
+                    kept = harness.written[table.name].filter(~rows_of_span(job, table, _span(row)))
+                    harness.written[table.name] = pl.concat([kept, tables[table.name]])
+            if harness.state.equals(before) and not any(rows.height for rows in tables.values()):
+                continue
         else:
             tables = dict(harness.batch_at(clock, events.events[first:end]).tables)
         batches.append(PlayedBatch(row, clock, first, end, tuple(dict.fromkeys(fired)), before, harness.state, tables))
     return Replay(tuple(batches), harness.state, harness.written, (*notes, *lookups.notes))
+
+
+def _computed_again(
+    job: KeyedJob, events: pl.DataFrame, clock: Clock, row: Mapping[str, object]
+) -> dict[str, pl.DataFrame]:
+    """Return the rows of a span that `keyfold reprocess` has computed again: of all events that were read by then, none of them late."""
+    harness = TestHarness(job)
+    harness.batch_at(replace(clock, previous_watermark=BEGINNING), events)
+    return {
+        table.name: harness.written[table.name].filter(rows_of_span(job, table, _span(row)))
+        for table in _with_times(job)
+    }
+
+
+def _with_times(job: KeyedJob) -> list[OutputTable]:
+    """Return the tables whose rows belong to times."""
+    times = job.row_times
+    return [
+        table
+        for table in job.tables
+        if table.role != "changes" and times is not None and times.of_table(table) is not None
+    ]
+
+
+def _span(row: Mapping[str, object]) -> Span:
+    return Span.model_validate({"since": row.get("replaced_since"), "until": row.get("replaced_until")})
 
 
 def _due(harness: TestHarness, batches: np.ndarray, clocks: pl.DataFrame) -> Iterator[int]:

@@ -105,7 +105,7 @@ def _batch(batch: ExplainedBatch) -> Iterator[str]:
     if batch.new_code:
         yield f"    code changed: {batch.new_code}"
     if batch.changed_state:
-        yield f"    state changed by hand: {batch.changed_state}"
+        yield f"    changed by hand: {batch.changed_state}"
     yield from _events(batch.events)
     yield from (f"    {_time(at)}  timer `{timer}` fired" for timer, at in batch.timers)
     for name, rows in batch.lookups.items():

@@ -10,13 +10,16 @@ import pytest
 import keyfold
 from keyfold import Input, KeyedJob, Stream
 from keyfold.errors import InvalidData, NotFound
+from keyfold.journal import journal as journal_module
 from keyfold.journal.audit import Author
 from keyfold.keyed.generation.run_mode import Incremental
 from keyfold.operators import count, sessions, totals, windows
 from keyfold.operators import sum as sum_of
 from keyfold.runs.explaining.explain import explain_as_test
 from keyfold.runs.explaining.explanation import Explanation
+from keyfold.runs.reprocess import reprocess
 from keyfold.state.changing.editing import Edit, edit_state
+from keyfold.state.changing.moving import move
 from tests.explained import History
 from tests.keyfold.operators.every_operator import EVERY_OPERATOR
 from tests.lake import Lake, minutes
@@ -125,7 +128,49 @@ def test_an_edit_of_state_is_named_and_the_replay_goes_on_from_it(lake):
     assert explained.is_equal is True
     assert [row["clicks"] for row in explained.rows] == [11]
     assert any(batch.changed_state for batch in explained.batches)
-    assert "state changed by hand" in str(explained)
+    assert "changed by hand" in str(explained)
+
+
+def test_rows_that_were_computed_again_are_explained_by_all_events(lake):
+    reprocess(lake.lakehouse, hours(), START, author=Author("ann", "late clicks count"), yes=True, runners=lake.session)
+    lake.land(CLICKS, clicks(("ann", 20), ("ann", 200)))
+    lake.run(hours())
+    explained = why(lake, hours(), "ann")
+    assert explained.is_equal is True, str(explained)
+    assert [row["n"] for row in explained.rows] == [3, 1]
+    assert "were computed again" in str(explained)
+    assert len(why(lake, hours(), "ann", "late.hours").rows) == 1
+
+
+def test_a_move_takes_the_clocks_along(lake):
+    before = lake.live("hours").clocks()
+    move(lake.lakehouse, hours(key_groups=8), yes=True, runners=lake.session)
+    clocks = lake.live("hours").clocks()
+    assert (
+        clocks[: before.height]
+        .select("generation", "batch", "watermark")
+        .equals(before.select("generation", "batch", "watermark"))
+    )
+    lake.land(CLICKS, clicks(("ann", 20), ("ann", 200)))
+    lake.run(hours(key_groups=8))
+    explained = why(lake, hours(key_groups=8), "ann")
+    assert (explained.is_equal, len(explained.events)) == (True, 6), str(explained)
+    assert explained.batches[0].generation == "generation-0001"
+    assert explained.generation == "generation-0002"
+
+
+def test_clocks_that_are_not_kept_are_stood_for_by_one_replay(lake, monkeypatch):
+    generation = lake.live("hours")
+    lake.land(CLICKS, clicks(("ann", 130)))
+    lake.run(hours())
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_module, "KEPT", 1)
+        generation.journal.compact(lambda batches: None)
+    explained = why(lake, hours(), "bob")
+    assert explained.is_equal is True, str(explained)
+    assert "the clocks of batches 0 to 1 are not kept" in str(explained)
+    # A click of ann was late in a batch whose clock is not kept: the replay counts it.
+    assert why(lake, hours(), "ann").is_equal is False
 
 
 def test_other_code_is_named_with_what_differs(tmp_path):
