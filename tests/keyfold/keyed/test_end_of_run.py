@@ -45,15 +45,23 @@ def test_a_run_that_was_cut_off_is_refused_at_once(lakehouse, done):
         end_of_run(lakehouse, JOB, done)
 
 
-def test_commits_that_are_being_made_and_slices_that_follow_are_waited_for(lakehouse, done, monkeypatch):
+def test_commits_that_are_being_made_are_waited_for(lakehouse, done, monkeypatch):
     monkeypatch.setattr(consistent_snapshot, "PATIENCE", 0.1)
-    # The first of two slices of a run.
-    done.journal.write_plans(
-        [plan_of(1, "events.clicks", 1, batches=2), plan_of(2, "events.clicks", 1, run=1, batches=2)]
-    )
-    put_done(done, 1)
+    put_done(done, 1, last_written={"windows": 1})
     with lakehouse.job(JOB.name).exclusive("a run"), pytest.raises(KeyfoldError, match="cut off"):
         end_of_run(lakehouse, JOB, done)
+
+
+def test_slices_that_follow_are_waited_for_and_a_later_run_is_not(lakehouse, done, monkeypatch):
+    monkeypatch.setattr(consistent_snapshot, "PATIENCE", 0.1)
+    slices = [plan_of(batch, "events.clicks", 1, run=1, batches=2) for batch in (1, 2)]
+    done.journal.write_plans(slices)
+    with lakehouse.job(JOB.name).exclusive("a run"):
+        assert snapshot_of(lakehouse, done).record.batch == 0
+        # A batch without rows of a table makes no commit to it.
+        put_done(done, 1, last_written=done.journal.last_done().last_written)
+        with pytest.raises(KeyfoldError, match="cut off"):
+            end_of_run(lakehouse, JOB, done)
 
 
 def test_rows_and_state_add_up_at_any_moment_of_a_run_that_goes_on(lakehouse, done):
