@@ -91,15 +91,15 @@ def _value(rows: Sequence[Mapping[str, Any]] | None, place: int, column: str) ->
 def _cut(lines: Sequence[str], examples: Sequence[str]) -> str:
     text = "\n".join(lines).rstrip() + "\n"
     size, left = len(text.encode()), len(examples)
-    kept = []
+    shown = []
     for example in examples:
         size += len(example.encode()) + 1
         if size > LONGEST - _OF_THE_END:
             break
-        kept.append(example)
+        shown.append(example)
         left -= 1
     end = f"\n{counted(left, 'example')} left out: a comment has at most {LONGEST // 1000} kB.\n" if left else ""
-    return (text + "\n".join(kept) + ("\n" if kept else "") + end).encode()[:LONGEST].decode(errors="ignore")
+    return (text + "\n".join(shown) + ("\n" if shown else "") + end).encode()[:LONGEST].decode(errors="ignore")
 
 
 _OF_THE_END = 100

@@ -89,8 +89,8 @@ def _call_of_function(form: dict[str, Any]) -> str:
 
 def _table(form: dict[str, Any]) -> str:
     named = {"key": form["key"], "name": form["name"], "changes": form.get("changes")}
-    given = {name: value for name, value in named.items() if value}
-    return f"{form['mode'].capitalize()}({_arguments(given, listed([*form['columns']], str))})"
+    arguments = {name: value for name, value in named.items() if value}
+    return f"{form['mode'].capitalize()}({_arguments(arguments, listed([*form['columns']], str))})"
 
 
 def _changed_columns(old: Mapping[str, str], new: Mapping[str, str]) -> str:

@@ -133,8 +133,8 @@ def _other_keys(consumer: KeyedJob, share: KeyShare, left: set[str]) -> str:
 
 def _makes_key(input_: Input, key: Collection[str]) -> bool:
     exploded = input_.refined.exploded
-    made = {*input_.refined.derived, *input_.computed, *([exploded.column] if exploded else [])}
-    return input_.producer is not None and not made.isdisjoint(key)
+    computed = {*input_.refined.derived, *input_.computed, *([exploded.column] if exploded else [])}
+    return input_.producer is not None and not computed.isdisjoint(key)
 
 
 def _tried(lakehouse: Lakehouse, job: KeyedJob, mode: Replay, options: RunOptions | None, runners: Runners) -> Trial:
@@ -165,12 +165,12 @@ def _compared_rows(job: KeyedJob, table: OutputTable, tried: Generation) -> pl.E
 
 def _of_events(job: KeyedJob, table: OutputTable, tried: Generation) -> pl.Expr | None:
     """Return which rows of a table depend on the events of a branch alone, and are final in it; None for all, or if that is unknown."""
-    (since, until), reached = tried.record.span, watermark(tried)
+    (since, until), final_until = tried.record.span, watermark(tried)
     if since is None and until is None:
         return None
     times = job.row_times
     if times is not None and (time := times.of_table(table)) is not None:
-        return times.rows_of(since, until if until is None or reached is None else min(until, reached), time)
+        return times.rows_of(since, until if until is None or final_until is None else min(until, final_until), time)
     return within(pl.col(job.event_time), since, until) if job.event_time in table.schema.names else None
 
 

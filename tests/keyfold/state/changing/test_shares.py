@@ -231,3 +231,12 @@ def test_a_trial_against_another_lakehouse_reads_it_and_changes_nothing_there(tm
     assert (tmp_path / "scratch" / "jobs" / "hourly" / "branches" / "pr").is_dir()
     with pytest.raises(KeyfoldError, match="has never run"):
         try_job(Lakehouse(tmp_path / "scratch").reading(Lakehouse(tmp_path / "none")), HOURLY, "pr", runners=LOCAL)
+
+
+def test_an_event_without_a_key_is_refused_of_a_share_as_of_all_keys(lake):
+    lake.click(("ann", 1))
+    lake.run(toy_jobs.windows())
+    lake.click((None, 2))
+    for share in (None, 0.001):
+        with pytest.raises(KeyfoldError, match="rows without a value in user"):
+            try_job(lake.lakehouse, toy_jobs.windows(), "part", share=share, runners=LOCAL)
