@@ -142,11 +142,21 @@ def commit_change(table: Place, change: FileChange) -> None:
 
 
 def files_with(table: Place, which: pl.Expr) -> list[str]:
-    """Return the files of a table with rows that match a condition. The footers of most say that they have none."""
+    """Return the files of a table with rows that match a condition."""
+    return list(rows_with(table, which)[1])
+
+
+def rows_with(table: Place, which: pl.Expr) -> tuple[pl.LazyFrame, dict[str, int]]:
+    """Scan the rows of a table that match a condition; returns them, and the sizes of the files that have some, by path.
+
+    All files are asked: the footers of most say that they have none.
+    """
     delta = DeltaTable(str(table))
-    schema, paths = _schema(delta), list(named_files(delta))
-    counts = (scan_in_columns([table / path], schema).filter(which).select(pl.len()) for path in paths)
-    return [path for path, count in zip(paths, pl.collect_all(list(counts)), strict=True) if count.item()]
+    schema, sizes = _schema(delta), named_files(delta)
+    counts = (scan_in_columns([table / path], schema).filter(which).select(pl.len()) for path in sizes)
+    has_some = zip(sizes.items(), pl.collect_all(list(counts)), strict=True)
+    sizes = {path: size for (path, size), count in has_some if count.item()}
+    return scan_in_columns([table / path for path in sizes], schema).filter(which), sizes
 
 
 def replace_rows(

@@ -21,10 +21,10 @@ from keyfold.keyed.state_parts.folding import Layers
 from keyfold.keyed.state_parts.manifest import Manifest
 from keyfold.keyed.state_parts.part_reading import unreadable
 from keyfold.lakehouse import Lakehouse
-from keyfold.lakehouse.file_changes import files_with
+from keyfold.lakehouse.file_changes import rows_with
 from keyfold.lakehouse.paths import is_table
 from keyfold.lakehouse.presence import named_files
-from keyfold.lakehouse.reading import scan_files, scan_table
+from keyfold.lakehouse.reading import scan_table
 from keyfold.state.making.sources import fitted, open_source, reading
 from keyfold.state.reading.state_rows import StateRows
 from keyfold.state.rows.lines import json_lines
@@ -263,15 +263,10 @@ class _Matching:
 def _open(table: Place, none: pl.LazyFrame, which: pl.Expr | None) -> _Table:
     if not is_table(table):
         return _Table(str(table), none)
-    sizes = named_files(DeltaTable(str(table)))
     if which is None:
-        return _Table(str(table), scan_table(table), sum(sizes.values()))
-    files = files_with(table, which)
-    return _Table(
-        str(table),
-        scan_files(table, [table / path for path in files]).filter(which),
-        sum(sizes[path] for path in files),
-    )
+        return _Table(str(table), scan_table(table), sum(named_files(DeltaTable(str(table))).values()))
+    rows, sizes = rows_with(table, which)
+    return _Table(str(table), rows, sum(sizes.values()))
 
 
 def _diff(

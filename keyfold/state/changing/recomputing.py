@@ -29,13 +29,14 @@ from keyfold.keyed.job.tables import OutputTable
 from keyfold.keyed.job_run import RunOptions, fill_span, watermark
 from keyfold.lakehouse import Lakehouse
 from keyfold.lakehouse.data_files import STAGED, WrittenFile, write_data_file
-from keyfold.lakehouse.file_changes import files_with
-from keyfold.lakehouse.reading import scan_files
+from keyfold.lakehouse.file_changes import rows_with
+from keyfold.lakehouse.reading import scan_in_columns
 from keyfold.runners import Runners
 from keyfold.state.changing.editing import plan_of_edit
 from keyfold.state.changing.trying import diff_generations
 from keyfold.state.differences import Counts, Difference, diff_states
 from keyfold.state.reading.reader import read_state
+from keyfold.storage.place import Place
 
 ASIDE = "span-computed-again"
 """The branch in which rows are computed. It is removed in the end, and replaced by the next call."""
@@ -142,7 +143,7 @@ class RecomputedSpan:
 
     def files_gone(self, table: OutputTable) -> list[str]:
         """Return the files of the live table with rows of the span."""
-        return files_with(self.live.table(table.name), self._which(table))
+        return list(self._rows_with(self.live, table)[1])
 
     def check(self) -> None:
         """Check that the rows can take the place of those that are there.
@@ -224,8 +225,18 @@ class RecomputedSpan:
         return any(rows.filter(~which).height for rows in state.frames())
 
     def _rows(self, generation: Generation, table: OutputTable) -> pl.LazyFrame:
-        folder, which = generation.table(table.name), self._which(table)
-        return scan_files(folder, [folder / path for path in files_with(folder, which)]).filter(which)
+        return self._rows_with(generation, table)[0]
+
+    def _rows_with(self, generation: Generation, table: OutputTable) -> tuple[pl.LazyFrame, dict[str, int]]:
+        """As `file_changes.rows_with`, once: the job's lock is held, and no file of the span changes."""
+        place = generation.table(table.name)
+        if place not in self._scanned:
+            self._scanned[place] = rows_with(place, self._which(table))
+        return self._scanned[place]
+
+    @cached_property
+    def _scanned(self) -> dict[Place, tuple[pl.LazyFrame, dict[str, int]]]:
+        return {}
 
     def _count(self, generation: Generation, table: OutputTable) -> int:
         return self._rows(generation, table).select(pl.len()).collect().item()
@@ -234,8 +245,8 @@ class RecomputedSpan:
         """Write the new rows of a table to files in its folder."""
         source, which, folder = self.filled.table(table.name), self._which(table), self.live.table(table.name)
         staged = STAGED if table.mode == "upsert" else ""
-        for path in files_with(source, which):
-            rows = scan_files(source, [source / path]).filter(which).collect()
+        for path in self._rows_with(self.filled, table)[1]:
+            rows = scan_in_columns([source / path], table.schema).filter(which).collect()
             for part in rows.iter_slices(_ROWS_A_FILE):
                 yield write_data_file(part, folder, table.schema, staged)
 
