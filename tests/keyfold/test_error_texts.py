@@ -54,7 +54,6 @@ WITHOUT_REMEDY: frozenset[str] = frozenset(
         "the manifest of its parts is damaged (its checksum is another one)",
         "the manifest of its parts was not written by this version of Keyfold",
         "… cannot be written: …",
-        "… cannot be written: …. …",
         "… cannot be written: …; nothing was written",
         "… has a time that is finer than a microsecond: …; nothing was changed",
         "… has no plan of batch …",
