@@ -274,7 +274,7 @@ def _explanation(
         rows=subject.shown(rows, subject.table.schema),
         batches=batches,
         is_equal=is_equal if replay.is_whole else None,
-        reasons=() if is_equal and replay.is_whole else reasons_for(subject, clocks),
+        reasons=() if is_equal and replay.is_whole else (*replay.notes, *reasons_for(subject, clocks)),
         notes=replay.notes,
     )
     return replace(explanation, answer=f"{counted(rows.height, 'row')}: {_written_in(explanation)}")

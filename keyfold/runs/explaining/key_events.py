@@ -141,7 +141,10 @@ def _stored(place: Place, input_: Input, has_key: pl.Expr, span: Span) -> pl.Dat
         for file in files
     ]
     rows = pl.concat([scan_in_columns([], schema).select(*names, pl.lit("").alias(_PATH)), *scans]).collect()
-    arrived = pl.col(INGESTED_AT) if INGESTED_AT in names else pl.lit(None, _TIME)
+    # As a run reads columns that the table lacks.
+    lacking = {name: kind for name, kind in polars_schema(input_.stream.event_schema).items() if name not in names}
+    rows = rows.with_columns(pl.lit(None, kind).alias(name) for name, kind in lacking.items())
+    arrived = pl.col(INGESTED_AT) if INGESTED_AT in rows.columns else pl.lit(None, _TIME)
     return rows.with_columns(arrived.alias(_ARRIVED)).with_row_index("#row")
 
 

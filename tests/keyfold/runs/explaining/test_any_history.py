@@ -1,13 +1,17 @@
 """Whatever a history is like, the explanation of a key has all of its events, and gives exactly the rows that are stored."""
 
 import random
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+import keyfold
+from keyfold import Input
 from keyfold.journal import journal as journal_module
 from keyfold.journal.clock import Reading
 from keyfold.keyed import job_run
+from keyfold.operators import count, windows
 from spark_jobs.jobs.registry import JOBS
 from tests.explained import History
 from tests.keyfold.keyed import toy_jobs
@@ -74,6 +78,26 @@ def test_of_batches_whose_records_are_gone(tmp_path, monkeypatch, seed):
     assert generation.journal.kept()[0] > 0
     assert generation.clocks()["batch"].to_list() == list(range(history.lake.done(history.job.name).batch + 1))
     history.check()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_of_a_job_on_another_job(tmp_path, seed):
+    """The rows of the producer are the events of the consumer; each is explained by the producer's events."""
+    producer = EVERY_OPERATOR["sessions"].of(DURATIONS)
+    source = Input(producer.table(), at="until", delay="10m")
+    consumer = windows("by_hour", source, {"sessions": count()}, key="user", length="1h")
+    history, events = History(Lake(tmp_path), producer, random.Random(seed)), Counter[str]()
+    for _ in range(4):
+        history.go_on(runs=1)
+        history.lake.run(consumer)
+    for key in history.all_keys():
+        jobs = [producer, consumer]
+        why = keyfold.explain(history.lake.lakehouse, "by_hour", key, jobs=jobs, upstream=True)
+        assert why.is_equal, str(why)
+        assert all(above.is_equal for above in why.upstream)
+        assert [above.key for above in why.upstream] == ([key] if why.events else [])
+        events.update(dict.fromkeys([key["user"]], len(why.events)))
+    assert events == Counter(row[0] for row in history.lake.rows("made", "user"))
 
 
 def test_of_a_run_on_spark(tmp_path, spark):

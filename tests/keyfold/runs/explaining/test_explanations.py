@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import keyfold
@@ -13,7 +14,7 @@ from keyfold.errors import InvalidData, NotFound
 from keyfold.journal import journal as journal_module
 from keyfold.journal.audit import Author
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.operators import count, sessions, totals, windows
+from keyfold.operators import count, lookup_join, sessions, totals, windows
 from keyfold.operators import sum as sum_of
 from keyfold.runs.explaining.explain import explain_as_test
 from keyfold.runs.explaining.explanation import Explanation
@@ -24,7 +25,7 @@ from tests.explained import History
 from tests.keyfold.operators.every_operator import EVERY_OPERATOR
 from tests.lake import Lake, minutes
 from tests.landings import land
-from tests.shop import CLICK, CLICKS, START, clicks
+from tests.shop import CLICK, CLICKS, START, USER, clicks
 
 
 def hours(**settings: Any) -> KeyedJob:
@@ -217,6 +218,39 @@ def test_the_test_that_is_written_passes_and_fails_where_the_rows_are_others(tmp
             with pytest.raises(AssertionError):
                 written["test_rows_of_made"]()
     assert rows > 0
+
+
+def test_a_step_that_asks_a_service_is_not_called_again(tmp_path):
+    def ask(state: pl.DataFrame, events: pl.DataFrame, clock: keyfold.Clock) -> keyfold.Step:
+        if clock.responses.get("rate") is None:
+            clock.responses.keep("rate", "2")
+        return keyfold.Step(state=state, output=events.select("user", "clicks"))
+
+    lake, source = Lake(tmp_path), Input(CLICKS, final_at="at")
+    rows = {"user": pl.String, "clicks": pl.Int64}
+    job = KeyedJob("asked", source, "user", rows, ask, keyfold.Append(rows, events=pl.len()))
+    lake.click(("ann", 1))
+    lake.run(job)
+    explained = why(lake, job, "ann")
+    assert (explained.is_equal, len(explained.rows), len(explained.events)) == (None, 1, 1)
+    assert "the step asks a service, whose responses are not kept" in str(explained)
+
+
+def test_a_lookup_is_shown_and_named_where_it_has_changed_since(tmp_path):
+    products = tmp_path / "products.csv"
+    lookup = keyfold.Lookup(str(products), pa.schema([USER, ("level", pa.int64())]), ("user",))
+    lake, job = Lake(tmp_path / "lake"), lookup_join("rated", Input(CLICKS), ("levels", lookup))
+    products.write_text("user,level\nann,1\nbob,2\n")
+    lake.click(("ann", 1), ("bob", 1))
+    lake.run(job)
+    explained = why(lake, job, "ann")
+    assert (explained.is_equal, explained.batches[0].lookups) == (True, {"levels": [{"user": "ann", "level": 1}]})
+    products.write_text("user,level\nann,7\n")
+    lake.click(("cyd", 1))
+    lake.run(job)
+    explained = why(lake, job, "ann")
+    assert explained.is_equal is False
+    assert "has other rows since batch 0" in explained.reasons[0]
 
 
 def test_ten_thousand_events_fit_on_a_page(tmp_path):
