@@ -2,7 +2,7 @@
 
 from assets.plots.products import plot_products
 from keyfold import project_suites
-from keyfold.dagster import JobAssets, keyfold_group
+from keyfold.dagster import JobAssets, Partitions, keyfold_group
 from spark_jobs.jobs.model_totals import MODEL_TOTALS
 from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from spark_jobs.jobs.top_products import TOP_PRODUCTS
@@ -12,6 +12,11 @@ GROUP = keyfold_group(
     "sales",
     owners=("team:sales",),
     streams=[SALES],
-    jobs=[JobAssets(TOP_PRODUCTS, plot=plot_products), PURCHASE_TOTALS, MODEL_TOTALS],
+    jobs=[
+        # Each day is reported when it is complete.
+        JobAssets(TOP_PRODUCTS, plot=plot_products, partitions=Partitions("window_start", start="2026-11-01")),
+        PURCHASE_TOTALS,
+        MODEL_TOTALS,
+    ],
     suites=project_suites(),
 )

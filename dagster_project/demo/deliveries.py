@@ -25,7 +25,7 @@ from spark_jobs.jobs.registry import JOBS
 from spark_jobs.jobs.sales_with_products import PRODUCTS_AT
 from spark_jobs.simulation import SIMULATORS, SimulationSummary, simulate
 from spark_jobs.simulation.sales import products_table
-from spark_jobs.streams import RIDE_POINTS, STREAMS
+from spark_jobs.streams import RIDE_POINTS, SALES, STREAMS
 
 DAYS = 4
 """Deliveries of the first demo, a day apart; the last day is not over."""
@@ -151,6 +151,15 @@ def land_late_ride(lakehouse: Lakehouse) -> None:
     ]
     file = lakehouse.landing(RIDE_POINTS.name) / f"{ride}.ndjson"
     file.write_text("".join(f"{json.dumps(point)}\n" for point in points), encoding="utf-8")
+
+
+def land_late_sales(lakehouse: Lakehouse) -> str:
+    """Land sales of two days ago, whose hours are written; return the day."""
+    noon = (datetime.now(UTC) - timedelta(days=2)).replace(hour=12, minute=0, second=0, microsecond=0)
+    landing = lakehouse.home / "landing" / SALES.name
+    assert isinstance(landing, Path)  # noqa: S101 - a demo's lakehouse is on this machine
+    simulate(SALES.name, landing, size=200, seed=DAYS, start=noon, hours=6, files=4, cut_short=False)
+    return f"{noon:%Y-%m-%d}"
 
 
 def summary_of(landed: Sequence[SimulationSummary], deliveries: int) -> str:

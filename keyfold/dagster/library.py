@@ -18,6 +18,7 @@ from keyfold.dagster.quality import partition_checks
 from keyfold.dagster.suites import read_partition, suite_checks
 from keyfold.dagster.table_inputs import RESOURCE
 from keyfold.dagster.translator import DEFAULT, KeyfoldTranslator
+from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.stream import Stream
 
@@ -45,6 +46,9 @@ def keyfold_assets(
     Returns:
         Assets and checks, for `dagster.Definitions(assets=…)`.
 
+    Raises:
+        Misconfigured: a job with partitions reads a table with partitions.
+
     Example:
         >>> from spark_jobs.jobs.ride_summaries import RIDE_SUMMARIES
         >>> from spark_jobs.streams import RIDE_POINTS
@@ -53,6 +57,7 @@ def keyfold_assets(
     shown_jobs = [job if isinstance(job, JobAssets) else JobAssets(job) for job in jobs]
     shown_streams = [stream if isinstance(stream, StreamAssets) else StreamAssets(stream) for stream in streams]
     declared = {shown.job.name: shown.job for shown in shown_jobs}
+    _check_partitions(shown_jobs)
     note([shown.stream for shown in shown_streams], declared.values())
     # What a job reads, or a suite checks, is an asset.
     used = {*(suites or {}), *(input_.table for job in declared.values() for input_ in job.inputs.values())}
@@ -65,6 +70,21 @@ def keyfold_assets(
         *(keyed_assets(shown, translator, late_asset=shown.job.late_table in used) for shown in shown_jobs),
         *(checks for shown in shown_jobs for checks in checks_of_job(shown, suites or {}, translator)),
     ]
+
+
+def _check_partitions(shown_jobs: Sequence[JobAssets]) -> None:
+    """Check that no job with partitions reads a table with partitions, which Dagster does not let a run without partitions write.
+
+    Raises:
+        Misconfigured: one does.
+    """
+    partitioned = {shown.job.name for shown in shown_jobs if shown.partitions is not None}
+    for shown in shown_jobs:
+        if shown.job.name in partitioned and (read := partitioned.intersection(shown.job.producers)):
+            raise Misconfigured(
+                f"job {shown.job.name}: partitions: it reads the table of {', '.join(sorted(read))}, which has partitions too: Dagster "
+                "runs no asset with partitions after another one without a partition; leave them out of one of the two"
+            )
 
 
 def checks_of_job(

@@ -52,13 +52,22 @@ class DagsterReports:
 
 
 def report_materialization(
-    context: dg.AssetExecutionContext, asset: dg.AssetKey, metadata: Mapping[str, Any]
-) -> Iterator[dg.MaterializeResult]:
-    """Report that a step has written an asset, selected or not: a job writes all its tables."""
-    if asset in context.selected_asset_keys:
+    context: dg.AssetExecutionContext, asset: dg.AssetKey, metadata: Mapping[str, Any], *, has_partitions: bool = False
+) -> Iterator[dg.MaterializeResult | dg.Output[None]]:
+    """Report that a step has written an asset, selected or not: a job writes all its tables.
+
+    Args:
+        context: of the step.
+        asset: the asset.
+        metadata: what is shown of it.
+        has_partitions: whether an asset of the step has partitions: Dagster refuses results of assets downstream of it in a run
+            without.
+    """
+    if asset in context.selected_asset_keys and not has_partitions:
         yield dg.MaterializeResult(asset_key=asset, metadata=metadata)
     else:
         context.log_event(dg.AssetMaterialization(asset, metadata=metadata))
+        yield from _without_event(context, asset)
 
 
 def report_observation(
@@ -66,6 +75,10 @@ def report_observation(
 ) -> Iterator[dg.Output[None]]:
     """Report what a step has read, which has written no row of an asset. Its checks and what is downstream in the run go on."""
     context.log_event(dg.AssetObservation(asset, metadata=metadata))
+    yield from _without_event(context, asset)
+
+
+def _without_event(context: dg.AssetExecutionContext, asset: dg.AssetKey) -> Iterator[dg.Output[None]]:
     for name in context.op_execution_context.selected_output_names:
         if context.asset_key_for_output(name) == asset:
             yield dg.Output(None, name, metadata={_NO_EVENT: True})

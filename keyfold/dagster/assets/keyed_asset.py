@@ -121,7 +121,9 @@ def keyed_assets(
                 continue
             rows = _shown_rows(context, lakehouse, job, table, shown.plot)
             first = {name: value for name, value in metadata.items() if name in _FIRST}
-            yield from report_materialization(context, key, {**first, **rows, **metadata})
+            yield from report_materialization(
+                context, key, {**first, **rows, **metadata}, has_partitions=shown.partitions is not None
+            )
         maintain_job(context, lakehouse, declared, translator)
 
     return run_keyed_job

@@ -260,7 +260,8 @@ class _Reports:
                 STATUS: dg.MetadataValue.text(status),
                 ROWS: dg.MetadataValue.int(counted.rows),
                 **({ROWS_BEFORE: rows_before} if rows_before is not None else {}),
-                "events": dg.MetadataValue.int(counted.events),
+                # Of some tables, no row stands for an event.
+                **({"events": dg.MetadataValue.int(counted.events)} if counted.events else {}),
                 LATE: dg.MetadataValue.int(late.get(period.key, Counted()).events),
                 "start": dg.MetadataValue.timestamp(period.start),
                 "end": dg.MetadataValue.timestamp(period.end),

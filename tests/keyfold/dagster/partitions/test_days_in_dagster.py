@@ -11,14 +11,15 @@ import polars as pl
 import pytest
 
 import keyfold
-from keyfold import Input
+from keyfold import Input, Upsert, required
 from keyfold.dagster import JobAssets, Partitions, keyfold_assets
 from keyfold.dagster.partitions.reports import ROWS, partition_reports
 from keyfold.dagster.quality import partition_checks
 from keyfold.dagster.resources import Keyfold
+from keyfold.errors import Misconfigured
 from keyfold.journal.audit import Author
 from keyfold.keyed.generation.run_mode import Incremental
-from keyfold.operators import Lateness, count, windows
+from keyfold.operators import Lateness, Top, count, windows
 from keyfold.runs.reprocess import reprocess
 from tests.lake import LOCAL, Lake
 from tests.shop import CLICKS, HOUR
@@ -27,6 +28,12 @@ BERLIN = ZoneInfo("Europe/Berlin")
 DAYS = Partitions("window_start", zone="Europe/Berlin", start="2026-03-01")
 DAY = timedelta(days=1)
 MOMENT = timedelta(microseconds=1)
+KINDS = {"user": pl.String, "at": pl.Datetime("us", "UTC"), "clicks": pl.Int64}
+RANK = [
+    required("window_start", pl.Datetime("us", "UTC"), "Hour"),
+    required("rank", pl.Int64, "Rank"),
+    ("user", pl.String),
+]
 SUNDAY = datetime(2026, 3, 29, tzinfo=BERLIN).astimezone(UTC)
 """The beginning of a day of 23 hours."""
 
@@ -71,8 +78,7 @@ class Site(Lake):
         self.cursor: Any = None
 
     def come(self, *times: datetime) -> None:
-        kinds = {"user": pl.String, "at": pl.Datetime("us", "UTC"), "clicks": pl.Int64}
-        self.put(pl.DataFrame([("ann", time, 1) for time in times], kinds, orient="row"))
+        self.put(pl.DataFrame([("ann", time, 1) for time in times], KINDS, orient="row"))
 
     def materialize(self, *assets: str, **options: Any) -> dg.ExecuteInProcessResult:
         job = self.definitions.resolve_implicit_global_asset_job_def()
@@ -233,6 +239,29 @@ def test_a_run_that_leaves_the_job_to_a_continuous_one_reports_its_days(tmp_path
     with site.lakehouse.job("hourly").exclusive("job hourly"):
         assert site.materialize(tags={"dagster/schedule_name": "hourly"}).success
     assert site.reported() == [("2026-03-29", 1)]
+
+
+def test_side_tables_and_jobs_that_read_the_table_run_with_it(tmp_path, instance):
+    top = Top(n=1, highest="n", latest=Upsert(RANK, ("window_start", "rank"), name="latest"))
+    ranks = windows("hourly", Input(CLICKS), {"n": count()}, length="1h", by="user", top=top)
+    daily = windows("daily", Input(ranks.table(), at="window_start"), {"n": count()}, key="user", length="1d")
+    lake = Lake(tmp_path)
+    lake.put(pl.DataFrame([("ann", SUNDAY + day * DAY, 1) for day in range(4)], KINDS, orient="row"))
+    definitions = dg.Definitions(
+        assets=[
+            dg.AssetSpec("clicks_events"),
+            *keyfold_assets(jobs=[JobAssets(ranks, partitions=DAYS), JobAssets(daily, late_asset=True)]),
+        ],
+        resources={"keyfold": Keyfold(lake.lakehouse, LOCAL)},
+    )
+    result = definitions.resolve_implicit_global_asset_job_def().execute_in_process(instance=instance)
+    events = result.get_asset_materialization_events()
+    materialized = {(str(event.asset_key and event.asset_key.to_user_string()), event.partition) for event in events}
+    assert materialized >= {("hourly_windows", None), ("latest", None), ("hourly", "2026-03-31"), ("daily", None)}
+    with pytest.raises(
+        Misconfigured, match="job daily: partitions: it reads the table of hourly, which has partitions"
+    ):
+        keyfold_assets(jobs=[JobAssets(ranks, partitions=DAYS), JobAssets(daily, partitions=DAYS)])
 
 
 def test_no_day_is_reported_before_the_clock_has_passed_it(tmp_path, instance):
