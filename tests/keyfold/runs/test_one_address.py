@@ -2,6 +2,7 @@
 
 import dataclasses
 from datetime import timedelta
+from functools import partial
 
 import duckdb
 import polars as pl
@@ -15,6 +16,8 @@ from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse import fail_points
 from keyfold.lakehouse.commits import append_files
 from keyfold.lakehouse.data_files import write_data_file
+from keyfold.state.changing.promoting import promote
+from keyfold.state.changing.trying import try_job
 from tests.keyfold.keyed.toy_jobs import NOTED, TOTAL, WINDOW_TOTAL, totals, windows, with_note
 from tests.shop import START
 
@@ -54,10 +57,17 @@ def refresh(spark, lakehouse, job=None):
     return run_job(lakehouse, job or windows(delay=PATIENT), FullRefresh(), runners=spark)
 
 
+def promoting(spark, lakehouse):
+    """Try a job with a longer delay, and return what promotes the branch."""
+    try_job(lakehouse, windows(delay=PATIENT), "patient", runners=spark)
+    return lambda: promote(lakehouse, "windows", "patient")
+
+
+@pytest.mark.parametrize("prepared", [lambda spark, lakehouse: partial(refresh, spark, lakehouse), promoting])
 def test_a_reader_has_all_old_rows_until_the_commit_and_then_all_new_ones(
-    without_spark, lakehouse, address, monkeypatch
+    without_spark, lakehouse, address, monkeypatch, prepared
 ):
-    old = by_polars(address)
+    old, replace_rows = by_polars(address), prepared(without_spark, lakehouse)
     seen = []
 
     def look(point):
@@ -65,7 +75,7 @@ def test_a_reader_has_all_old_rows_until_the_commit_and_then_all_new_ones(
 
     with monkeypatch.context() as patch:
         patch.setattr(fail_points, "act", look)
-        refresh(without_spark, lakehouse)
+        replace_rows()
     new = by_polars(address)
     assert new != old
     # The other table, that of late events, is replaced before this one.
