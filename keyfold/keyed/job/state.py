@@ -14,7 +14,7 @@ from keyfold.validation import declaration
 
 
 @dataclass(frozen=True)
-class KeptAggregates:
+class StoredAggregates:
     """What state keeps of an operator's aggregates, by which a move adds some and leaves others out.
 
     Attributes:
@@ -62,7 +62,7 @@ class State:
     migrations: Mapping[int, Callable[[pl.DataFrame], pl.DataFrame]] = field(default_factory=dict)
     events: pl.Expr = field(default_factory=pl.len)
     one_per_key: pl.Expr | None = None
-    aggregates: KeptAggregates | None = None
+    aggregates: StoredAggregates | None = None
 
     def __post_init__(self) -> None:
         _ = self.schema

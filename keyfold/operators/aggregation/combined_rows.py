@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from keyfold.columns import column
 from keyfold.keyed.job.inputs import Input
-from keyfold.keyed.job.state import KeptAggregates
+from keyfold.keyed.job.state import StoredAggregates
 from keyfold.keyed.rows.exact_sums import TotalTooLargeError, summed
 from keyfold.operators.aggregation.aggregates import IN_ANY_ORDER, Aggregate, count, readable, require_known
 from keyfold.operators.aggregation.incomplete import Incomplete
@@ -68,7 +68,7 @@ class Aggregates:
         """Their columns in state, of groups that end."""
         return [*self.fields, self._incomplete.field]
 
-    def kept(self, row_key: Sequence[str], *, groups_end: bool = True) -> KeptAggregates:
+    def stored(self, row_key: Sequence[str], *, groups_end: bool = True) -> StoredAggregates:
         """Return what state keeps of them.
 
         Args:
@@ -83,7 +83,7 @@ class Aggregates:
         }
         order = {of.order[-1] for of in self._parts.values() if of.order}
         incomplete = self._incomplete.name if groups_end else ""
-        return KeptAggregates(parts, incomplete, row_key=tuple(row_key), order=tuple(order))
+        return StoredAggregates(parts, incomplete, row_key=tuple(row_key), order=tuple(order))
 
     def new(self, events: pl.DataFrame) -> pl.DataFrame:
         """Return events as rows of state have them."""
@@ -123,7 +123,7 @@ class Aggregates:
     def finished(self, groups: pl.DataFrame) -> pl.DataFrame:
         """Add the aggregates, which are made of their parts."""
         results = {name: parts.result for name, parts in self._parts.items()}
-        return groups.with_columns(**self._incomplete.known(groups, results))
+        return groups.with_columns(**self._incomplete.without_partial(groups, results))
 
     def of_events(self, events: pl.DataFrame, group: pl.Series) -> pl.DataFrame:
         """Aggregate events of the event table by the number of their group; return the groups in order."""

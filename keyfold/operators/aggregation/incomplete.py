@@ -37,7 +37,7 @@ class Incomplete:
         """The column in rows of events, which lack nothing."""
         return pl.lit(None, _NAMES).alias(self.name)
 
-    def given(self, rows: pl.DataFrame) -> list[str]:
+    def column_in(self, rows: pl.DataFrame) -> list[str]:
         """Return the name of the column if some of the rows lack events; mostly, none does."""
         return [self.name] if self.name in rows.columns and rows[self.name].null_count() < rows.height else []
 
@@ -45,14 +45,14 @@ class Incomplete:
         """Return the column of a group of rows: what any of them lacks. None of rows without the column."""
         if self.name not in rows.columns:
             return None
-        if not self.given(rows):
+        if not self.column_in(rows):
             return self.of_events.first()
         names = pl.col(self.name).explode().drop_nulls().unique().sort()
         return pl.when(names.len() > 0).then(names.implode()).alias(self.name)
 
-    def known(self, groups: pl.DataFrame, results: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
+    def without_partial(self, groups: pl.DataFrame, results: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
         """Return the aggregates of groups, or NULL where they lack events."""
-        if not self.given(groups):
+        if not self.column_in(groups):
             return dict(results)
         lacking = {name: pl.col(self.name).list.contains(name).fill_null(value=False) for name in results}
         return {name: pl.when(~lacking[name]).then(result) for name, result in results.items()}

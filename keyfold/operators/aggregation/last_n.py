@@ -13,7 +13,7 @@ from keyfold.columns import column, required
 from keyfold.errors import Misconfigured
 from keyfold.keyed.job.contract import KeyedJob
 from keyfold.keyed.job.inputs import Source, as_input
-from keyfold.keyed.job.state import KeptAggregates, State
+from keyfold.keyed.job.state import State, StoredAggregates
 from keyfold.keyed.job.step import DEADLINE, Clock, Step
 from keyfold.keyed.job.tables import Append, OutputTable, of_own_events
 from keyfold.keyed.job.timeouts import Silence, Timeout, as_timeout
@@ -135,8 +135,8 @@ def last_n(
     # A key has one open session, whose last event has the session's count.
     open_session = pl.col(SESSION_START).is_not_null() & (pl.col(N_EVENTS) > 0)
     # State has events: a new aggregate is of all of them.
-    kept = KeptAggregates({name_of: {} for name_of in of}, rows=pl.lit(value=False))
-    state_of_job = State(columns, events=pl.col(N_EVENTS).sum(), one_per_key=open_session, aggregates=kept)
+    stored = StoredAggregates({name_of: {} for name_of in of}, rows=pl.lit(value=False))
+    state_of_job = State(columns, events=pl.col(N_EVENTS).sum(), one_per_key=open_session, aggregates=stored)
     tables = [Append(table, events=pl.lit(0)), *(further for further in (latest, sessions) if further is not None)]
     return step_job(name, source, key, state_of_job, window.step, tables, settings)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from keyfold.keyed.job.inputs import Input
-from keyfold.keyed.job.state import KeptAggregates
+from keyfold.keyed.job.state import StoredAggregates
 from keyfold.keyed.rows.codec import empty
 from keyfold.operators.aggregation.aggregates import IN_ORDER, Aggregate, require_known
 from keyfold.operators.aggregation.float_limbs import scale_and_limbs
@@ -82,7 +82,7 @@ class AggregatesInOrder:
         """Their columns in state, of groups that end."""
         return [*self.fields, self.incomplete.field]
 
-    def kept(self, rows: pl.Expr, row_key: Sequence[str], *needed: str, groups_end: bool = True) -> KeptAggregates:
+    def stored(self, rows: pl.Expr, row_key: Sequence[str], *needed: str, groups_end: bool = True) -> StoredAggregates:
         """Return what state keeps of them.
 
         Args:
@@ -96,7 +96,7 @@ class AggregatesInOrder:
             for name, of in self._parts.items()
             if name not in needed
         }
-        return KeptAggregates(parts, self.incomplete.name if groups_end else "", rows, tuple(row_key))
+        return StoredAggregates(parts, self.incomplete.name if groups_end else "", rows, tuple(row_key))
 
     @property
     def lists(self) -> dict[str, ListPart]:
@@ -122,7 +122,7 @@ class AggregatesInOrder:
             levels_of_events = self._or_stored({name: values[name] for name in levels}, is_event)
             rows = rows.with_columns(**levels_of_events).with_columns(**in_order)
         values = self._or_stored(values | self._limbs(rows), is_event) | {name: pl.col(name) for name in levels}
-        values |= {name: pl.col(name) for name in self.incomplete.given(rows)}
+        values |= {name: pl.col(name) for name in self.incomplete.column_in(rows)}
         # A value that is a constant is one of each row.
         return rows.with_columns(**values).select(list(values))
 
@@ -175,7 +175,7 @@ class AggregatesInOrder:
                 to = counted_to if counted_to is not None and self.of[name].counts else last
                 joined |= joined_ranges(of, parts, is_event, first, to)
         # Only the first row of a range stands for several events.
-        joined |= {name: parts[name].gather(first) for name in self.incomplete.given(parts)}
+        joined |= {name: parts[name].gather(first) for name in self.incomplete.column_in(parts)}
         frame = pl.DataFrame(joined)
         for name, of in self._parts.items():
             if only is None or name in only:
@@ -186,4 +186,4 @@ class AggregatesInOrder:
         """Return the aggregates, as far as there are their parts."""
         columns, results = {*parts.columns}, {name: of.result for name, of in self._parts.items()}
         there = {name: result for name, result in results.items() if columns.issuperset(result.meta.root_names())}
-        return parts.select(**self.incomplete.known(parts, there))
+        return parts.select(**self.incomplete.without_partial(parts, there))

@@ -128,8 +128,8 @@ def running(
     upserts = () if latest is None else (latest,)
     shown = [computed.get(column, pl.col(column)).alias(column) for column in table.names]
     step = _Running(aggregates, key, event_time, events.names, shown, computed, upserts, at_once, expiry, window).step
-    kept = aggregates.kept(waits.is_null(), key, groups_end=window is not None)
-    state = State(columns, events=waits.count(), one_per_key=waits.is_null(), aggregates=kept)
+    stored = aggregates.stored(waits.is_null(), key, groups_end=window is not None)
+    state = State(columns, events=waits.count(), one_per_key=waits.is_null(), aggregates=stored)
     return step_job(name, source, key, state, step, [Append(table), *upserts], settings)
 
 

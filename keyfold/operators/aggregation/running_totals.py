@@ -89,6 +89,6 @@ def totals(
     columns = pa.schema([*of_key, newest(event_time), *sums.fields])
     source = counting_input(source, sums.counted, derive=sums.derived, columns=columns, combine=combine)
     # True for all rows: each key has one.
-    kept = sums.kept(key, groups_end=False)
-    state = State(pa.schema(state_columns), events=number.sum(), one_per_key=number.is_not_null(), aggregates=kept)
+    stored = sums.stored(key, groups_end=False)
+    state = State(pa.schema(state_columns), events=number.sum(), one_per_key=number.is_not_null(), aggregates=stored)
     return step_job(name, source, key, state, step, Upsert(table, key, events=pl.lit(0), changes=changes), settings)

@@ -167,6 +167,6 @@ def _in_order(
     step = SessionsInOrder(aggregates, rule, gap, key, event_time, events, counts, starts, then, written)
     # A key has one row of what has passed, or one of a session that has ended, beside any number of events.
     one_per_key = pl.col(starts).is_not_null() | pl.col(CLOSED_AT).is_not_null()
-    kept = aggregates.kept(pl.col(starts).is_not_null(), key, counted, start)
-    state = State(step.state, events=pl.col(counts).sum(), one_per_key=one_per_key, aggregates=kept)
+    stored = aggregates.stored(pl.col(starts).is_not_null(), key, counted, start)
+    state = State(step.state, events=pl.col(counts).sum(), one_per_key=one_per_key, aggregates=stored)
     return step_job(name, source, key, state, step, [Append(table, events=pl.col(counted).sum()), *tables], settings)

@@ -62,8 +62,8 @@ class SessionsByGap:
         counted = self.aggregates.counted
         source = counting_input(source, counted, derive=derived, columns=rows, combine=self.combine)
         columns = pa.schema([*keyed, newest(self.event_time), start, *self.aggregates.state, deadline])
-        kept = self.aggregates.kept([*self.key, START])
-        state = State(columns, events=pl.col(counted).sum(), aggregates=kept)
+        stored = self.aggregates.stored([*self.key, START])
+        state = State(columns, events=pl.col(counted).sum(), aggregates=stored)
         return step_job(name, source, self.key, state, self.step, tables, settings)
 
     @property

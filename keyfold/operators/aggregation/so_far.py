@@ -50,7 +50,7 @@ def aggregates_so_far(
     had = goes_on.to_numpy()
     shift = np.cumsum(had)
     place = np.arange(events.height) + shift[number]
-    incomplete = aggregates.incomplete.given(before)
+    incomplete = aggregates.incomplete.column_in(before)
     before = before.select(*parts.columns, *incomplete)
     parts = parts.with_columns(pl.lit(None, before.schema[name]).alias(name) for name in incomplete)
     rows = pl.concat([before.filter(goes_on), parts.cast(before.schema)])
@@ -63,7 +63,9 @@ def aggregates_so_far(
     others = [name for name in aggregates.of if name not in lists]
     joined = aggregates.joined(rows[order], is_event, first, place, only=others)
     of_lists = pl.DataFrame({**{name: of for name, (of, _) in lists.items()}, **joined.select(incomplete).to_dict()})
-    of_lists = of_lists.select(**aggregates.incomplete.known(of_lists, {name: pl.col(name) for name in lists}))
+    of_lists = of_lists.select(
+        **aggregates.incomplete.without_partial(of_lists, {name: pl.col(name) for name in lists})
+    )
     values = {**aggregates.finished(joined).to_dict(), **of_lists.to_dict()}
     ends = {part: joined[part].gather(ordered.lasts) for part in joined.columns}
     ends |= {aggregates.lists[name].column: end for name, (_, end) in lists.items()}

@@ -171,7 +171,7 @@ def windows(
     columns = pa.schema([*fields, newest(event_time), start, *sums.fields])
     source = counting_input(source, sums.counted, derive=derived, columns=columns, combine=windows_of.combine)
     state_columns = pa.schema([*fields, start, *sums.state, deadline])
-    state = State(state_columns, events=in_state, aggregates=sums.kept([*groups, pane]))
+    state = State(state_columns, events=in_state, aggregates=sums.stored([*groups, pane]))
     tables = _tables(table, groups, counted, lateness, ranks)
     settings["row_times"] = RowTimes(
         # An event counts in the last of its windows, which begins with its pane.

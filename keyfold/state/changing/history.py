@@ -122,28 +122,30 @@ def filled(changes: AggregateChanges, rows: pl.DataFrame, history: pl.DataFrame)
         rows: rows of state of whole keys, in which these have no events.
         history: rows of the replay's state of these keys.
     """
-    kept = changes.kept
+    stored = changes.stored
     if not changes.new_columns:
         return rows
     # What orders simultaneous events has the columns of new ones too.
-    new = list(dict.fromkeys([*changes.new_columns, *kept.order]))
-    others = [name for name in rows.columns if name not in (*new, *kept.row_key, *_NOT_OF_EVENTS, kept.incomplete)]
-    found = history.filter(kept.rows).select(
-        *kept.row_key,
+    new = list(dict.fromkeys([*changes.new_columns, *stored.order]))
+    others = [name for name in rows.columns if name not in (*new, *stored.row_key, *_NOT_OF_EVENTS, stored.incomplete)]
+    of_replay = history.filter(stored.rows).select(
+        *stored.row_key,
         pl.struct(new).alias("#new"),
         *(pl.col(name).alias(f"#{name}") for name in others),
         pl.lit(value=True).alias("#there"),
     )
     # Rows that are told apart are one each; of others, none is the same.
-    found = found.unique(kept.row_key, keep="none")
-    both = rows.join(found, on=list(kept.row_key), how="left", nulls_equal=True, maintain_order="left")
-    is_same = pl.all_horizontal("#there", kept.rows, *(pl.col(name).eq_missing(pl.col(f"#{name}")) for name in others))
+    of_replay = of_replay.unique(stored.row_key, keep="none")
+    both = rows.join(of_replay, on=list(stored.row_key), how="left", nulls_equal=True, maintain_order="left")
+    is_same = pl.all_horizontal(
+        "#there", stored.rows, *(pl.col(name).eq_missing(pl.col(f"#{name}")) for name in others)
+    )
     both = both.with_columns(is_same.fill_null(value=False).alias("#same"))
     values = [pl.when("#same").then(pl.col("#new").struct.field(name)).otherwise(name).alias(name) for name in new]
-    if kept.incomplete and both.height:
-        lacking = pl.col(kept.incomplete).list.set_difference(list(changes.new))
-        lacking = pl.when("#same").then(lacking).otherwise(kept.incomplete)
-        values.append(pl.when(lacking.list.len() > 0).then(lacking).alias(kept.incomplete))
+    if stored.incomplete and both.height:
+        lacking = pl.col(stored.incomplete).list.set_difference(list(changes.new))
+        lacking = pl.when("#same").then(lacking).otherwise(stored.incomplete)
+        values.append(pl.when(lacking.list.len() > 0).then(lacking).alias(stored.incomplete))
     return both.with_columns(values).select(rows.columns)
 
 

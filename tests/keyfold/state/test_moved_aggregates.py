@@ -134,6 +134,23 @@ def played(job: KeyedJob, frames, state=None, since=BEGINNING):
     return harness
 
 
+@pytest.mark.parametrize("name", [name for name in JOBS if name not in (*_COUNT_ON, "last_n")])
+def test_what_was_open_has_null_in_all_that_is_new(name):
+    make, always, possible, _ = JOBS[name]
+    old, new = make(always), make(always | possible)
+    stopped = played(old, [rides(("a", 0, 4, 1.0, ["x"]), ("a", 1, 5, 2.0, ["y"]), ("b", 9, 4, 1.0, []))])
+    state = migrated(old, new, stopped.state)
+    moved = played(new, [rides(("a", 4, 6, 3.0, ["z"]))], state, stopped.watermark)
+    moved.batch(advance_to=NOON + 9 * HOUR)
+    rows = moved.written["w"].filter(user="a")
+    assert rows["n"].max() == 3
+    assert new.state.aggregates is not None
+    # The last value of rows in order is a column of the last event, which state has.
+    partial = [aggregate for aggregate in possible if new.state.aggregates.parts[aggregate]]
+    assert len(partial) >= len(possible) - 2
+    assert rows.select(partial).null_count().row(0) == (rows.height,) * len(partial)
+
+
 @pytest.mark.parametrize("name", JOBS)
 @examples(40, shrinks=False)
 @given(deliveries(), st.data())

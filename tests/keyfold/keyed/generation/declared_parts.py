@@ -32,7 +32,7 @@ from keyfold import (
 )
 from keyfold.keyed.job.building import build_job
 from keyfold.keyed.job.per_key import KeyAnswer
-from keyfold.keyed.job.state import KeptAggregates
+from keyfold.keyed.job.state import StoredAggregates
 from keyfold.operators import (
     Calendar,
     First,
@@ -318,7 +318,7 @@ PARTS = [
             "events": Changed(pl.col("n").sum()),
             "one_per_key": Changed(pl.col("n") > 1, kind="free"),
             # Of an operator, whose argument they are.
-            "aggregates": Changed(KeptAggregates({}), kind="not of a job"),
+            "aggregates": Changed(StoredAggregates({}), kind="not of a job"),
         },
         lambda state: job_of(state=state),
     ),
