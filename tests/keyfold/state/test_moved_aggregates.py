@@ -251,7 +251,11 @@ def test_each_aggregate_that_is_new_or_gone_is_a_move_and_one_of_another_meaning
 @pytest.mark.parametrize("name", ["windows", "sessions", "totals"])
 def test_an_aggregate_that_counts_the_events_is_a_refresh(name, before, after, expected):
     make, most = JOBS[name][0], {"most": op.max("km")}
-    assert verdict(make(most | before), make(most | after)) == expected
+    before, after = make(most | before), make(most | after)
+    assert verdict(before, after) == expected
+    # The author's change says it, and not only what follows from it.
+    settings = changes_to(after, generation_of(before)).settings
+    assert expected in {change.verdict for change in settings}
 
 
 def test_the_first_count_leaves_the_number_of_events_where_it_was_if_that_is_said():

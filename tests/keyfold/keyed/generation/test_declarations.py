@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from keyfold import (
+    Append,
     IncompatibleState,
     Input,
     JobParameters,
@@ -64,6 +65,20 @@ def test_another_value_of_an_argument_is_seen_by_a_run_and_by_plan(declared, arg
             check_generation(live, other)
         return
     check_generation(live, other)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (pl.Decimal(38, 2), pl.Decimal(38, 4)),
+        (pl.List(pl.Int64), pl.List(pl.String)),
+        (pl.Struct({"a": pl.Int64, "b": pl.Int64}), pl.Struct({"a": pl.Int64, "b": pl.String})),
+    ],
+)
+def test_another_type_is_a_refresh_also_where_types_begin_alike(before, after, generation):
+    of_state, of_table = job_of(state={"n": before}), job_of(tables=Append({"user": pl.String, "n": before}))
+    assert changes_to(job_of(state={"n": after}), generation(of_state)).verdict == "refresh"
+    assert changes_to(job_of(tables=Append({"user": pl.String, "n": after})), generation(of_table)).verdict == "refresh"
 
 
 def as_windows(**given: Any) -> KeyedJob:
