@@ -127,6 +127,7 @@ def test_another_file_of_the_same_areas_goes_on_and_a_changed_one_asks_for_a_ref
     assert run_job(lakehouse, warnings_job(geofences=same), runners=without_spark).counts.events == 1
     for changed in (warnings_job(geofences=other), warnings_job()):
         live = Lake(lakehouse).live("fleet_warnings")
-        assert ("content of geofences", "refresh") in [(one.setting, one.verdict) for one in changes_to(changed, live)]
+        effects = [(effect.setting, effect.verdict) for effect in changes_to(changed, live).effects]
+        assert ("content of geofences", "refresh") in effects
         with pytest.raises(KeyfoldError, match=r"content of geofences: .*sha256.*--full-refresh"):
             run_job(lakehouse, changed, runners=without_spark)
