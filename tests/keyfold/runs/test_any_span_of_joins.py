@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keyfold import Input
@@ -14,6 +14,7 @@ from keyfold.keyed.job_run import RunOptions, watermark
 from keyfold.operators import as_of_join, interval_join, window_join
 from keyfold.runners import Runners
 from keyfold.runs.reprocess import reprocess
+from keyfold.state.changing.trying import try_job
 from keyfold.state.reading.reader import read_state
 from tests.examples import examples
 from tests.keyfold.runs.spans import EDGES, WHY, in_span, right, stored, wrong
@@ -162,3 +163,20 @@ def test_a_span_of_a_join_is_what_plain_python_says(tmp_path_factory, kind, part
 
 def in_order(rows):
     return sorted(rows, key=lambda row: [(value is not None, value) for value in row])
+
+
+@pytest.mark.parametrize("kind", JOINS)
+@examples(40, shrinks=False)
+@given(sides=SIDES, since=EDGES, until=EDGES)
+@example(sides=([("a", 21, 1)], [("a", 17, 1)]), since=(2, 0 * MINUTE), until=None)
+def test_a_branch_of_a_span_of_a_join_differs_in_no_row(tmp_path_factory, kind, sides, since, until):
+    (make, _), lake = JOINS[kind], Lake(tmp_path_factory.mktemp("home") / "home", Runners("local"))
+    since, until = (None if edge is None else NOON + edge[0] * TEN + edge[1] for edge in (since, until))
+    if since is not None and until is not None and since >= until:
+        since, until = until, since + MINUTE
+    numbers = iter(range(10_000))
+    for part in ([("a", 0, 1)], []), sides:
+        put(lake, part, numbers)
+    lake.run(make(wrong))
+    trial = try_job(lake.lakehouse, make(wrong), "same", since=since, until=until, runners=lake.session)
+    assert trial.tables["paid"].summary().is_equal

@@ -301,6 +301,20 @@ def test_a_reader_that_has_not_read_the_rows_goes_on(sold):
     assert_nothing_lost(sold.lakehouse, hours())
 
 
+def test_a_producer_that_is_ahead_closes_no_window(sold):
+    sold.click(("bob", 100))
+    for job in (sales(wrong), hours(wrong)):
+        sold.run(job)
+    assert sold.done("hours").open_events == 1
+    before = of_hours(sold)
+    sold.click(("ann", 300))
+    sold.run(sales(wrong))
+    assert again(sold, hours(wrong), minutes(0), None).batch is None
+    assert of_hours(sold) == before
+    sold.run(hours(wrong))
+    assert_nothing_lost(sold.lakehouse, hours(wrong))
+
+
 def test_wherever_the_power_fails_all_rows_are_old_or_new_and_the_call_can_be_repeated(
     chained, monkeypatch, cut_power, tmp_path
 ):
