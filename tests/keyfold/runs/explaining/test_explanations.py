@@ -14,6 +14,7 @@ from keyfold.errors import InvalidData, NotFound
 from keyfold.journal import journal as journal_module
 from keyfold.journal.audit import Author
 from keyfold.keyed.generation.run_mode import Incremental
+from keyfold.keyed.job_run import RunOptions
 from keyfold.operators import count, lookup_join, sessions, totals, windows
 from keyfold.operators import sum as sum_of
 from keyfold.runs.explaining.explain import explain_as_test
@@ -62,6 +63,19 @@ def test_a_row_is_explained_by_its_events_and_the_batch_that_wrote_it(lake):
     assert [event.late_by for event in second.events] == [timedelta(minutes=45), None]
     assert second.state_before == ()
     assert [row["n"] for row in second.state_after] == [1]
+
+
+def test_an_event_is_in_the_slice_of_the_run_that_read_it(tmp_path):
+    lake = Lake(tmp_path)
+    for minute in (1, 300, 600):
+        lake.click(("ann", minute))
+    lake.run(hours(), options=RunOptions(max_bytes_per_batch=1))
+    batches = why(lake, hours(), "ann").batches
+    assert [(batch.batch, [event.time for event in batch.events]) for batch in batches] == [
+        (0, [minutes(1)]),
+        (1, [minutes(300)]),
+        (2, [minutes(600)]),
+    ]
 
 
 def test_a_late_event_is_explained(lake):
@@ -190,14 +204,35 @@ def test_other_code_is_named_with_what_differs(tmp_path):
     assert "PLAYED AGAIN, THIS GIVES OTHER ROWS" in str(explained)
 
 
+def test_a_state_that_differs_is_named_though_no_row_does(tmp_path):
+    def sum_of_clicks(factor: int) -> KeyedJob:
+        def step(state: pl.DataFrame, events: pl.DataFrame, clock: keyfold.Clock) -> keyfold.Step:
+            came = events.select("user", clicks=pl.col("clicks") * factor)
+            return keyfold.Step(state=pl.concat([state, came]).group_by("user").agg(pl.col("clicks").sum()))
+
+        rows = {"user": pl.String, "clicks": pl.Int64}
+        return KeyedJob("sums", Input(CLICKS, final_at="at"), "user", rows, step, keyfold.Append(rows))
+
+    lake = Lake(tmp_path)
+    lake.click(("ann", 1))
+    lake.run(sum_of_clicks(2))
+    assert why(lake, sum_of_clicks(2), "ann").is_equal is True
+    explained = why(lake, sum_of_clicks(3), "ann")
+    assert [(one.table, one.stored, one.replayed) for one in explained.differences] == [
+        ("state", ({"user": "ann", "clicks": 2},), ({"user": "ann", "clicks": 3},))
+    ]
+    assert any("the code has changed since the last run" in reason for reason in explained.reasons)
+
+
 def test_private_values_are_masked_and_a_test_has_others(tmp_path):
     stream = Stream("clicks", CLICK, event_time="at", private=("user", "clicks"))
     lake, job = Lake(tmp_path), hours(stream=stream)
-    lake.land(stream, clicks(("ann", 1), ("ann", 30), ("bob", 300)))
+    lake.land(stream, clicks(("ann", 1), ("ann", 30), ("bob", 300)).with_columns(clicks=pl.lit(4711)))
     lake.run(job)
     explained, test = explain_as_test(lake.lakehouse, "hours", "ann", jobs=[job])
     for text in (str(explained), repr(explained), test):
         assert "ann" not in text.replace("explained", "")
+        assert "4711" not in text
         assert "private" in text
 
 
