@@ -121,7 +121,7 @@ def reprocess(
             f"job {job.name} reads all events again in its next run, since events were changed; run it first: `{run}`"
         )
     consumers = consumers_of(lakehouse, job.name, {other.name: other for other in jobs})
-    done: KeyedDone | None = None
+    record: KeyedDone | None = None
     with held(lakehouse, [job.name, *(consumer.name for consumer in consumers if yes)]):
         live, last, code = _opened(lakehouse, job, runners, yes=yes)
         with computed_again(lakehouse, job, live, last, (since, until), options, runners) as span:
@@ -132,7 +132,7 @@ def reprocess(
             again = _behind(lakehouse, span, consumers)
             if yes and is_changed:
                 _decide(lakehouse, again)
-                done = span.replace(runners, _what(author, since, until), code)
+                record = span.replace(runners, _what(author, since, until), code)
                 with_last_declaration(Generation(live.folder, read_record(live.folder / RECORD)))
         generations, summaries = fill_together(lakehouse, again, options, runners) if yes else ((), ())
         go_live(lakehouse, *generations)
@@ -141,11 +141,11 @@ def reprocess(
     if yes:
         publisher.publish(at_last=True)
         end_finished(lakehouse)
-    if done is not None:
+    if record is not None:
         keys = {"since": "" if since is None else to_iso(since), "until": "" if until is None else to_iso(until)}
-        record_edit(lakehouse, author, "reprocessed", job.name, keys, done.rows, live.name)
+        record_edit(lakehouse, author, "reprocessed", job.name, keys, record.rows, live.name)
     names = tuple(consumer.name for consumer in again)
-    return Reprocessed(job.name, since, until, tables, done and done.batch, names, tuple(runs), publisher.warnings)
+    return Reprocessed(job.name, since, until, tables, record and record.batch, names, tuple(runs), publisher.warnings)
 
 
 def _what(author: Author, since: datetime | None, until: datetime | None) -> str:

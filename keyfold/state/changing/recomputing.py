@@ -66,9 +66,9 @@ def check_has_row_times(lakehouse: Lakehouse, job: KeyedJob) -> None:
     for table in job.own_tables:
         if table.counts_written or job.row_times.of_table(table) is None:
             times = " or ".join(", ".join(dict.fromkeys(time.meta.root_names())) for time in job.row_times.of_rows)
-            where = "the key of its table" if table.key else "its table"
+            place = "the key of its table" if table.key else "its table"
             raise IncompatibleState(
-                f"job {job.name}: {where} {table.name} has no time of a row ({times}); add it, or {remedy}"
+                f"job {job.name}: {place} {table.name} has no time of a row ({times}); add it, or {remedy}"
             )
 
 
@@ -203,9 +203,9 @@ class RecomputedSpan:
             runners, self.lakehouse, job, live, tasks=tasks, edited=rows, replacement=Replacement(span, files)
         )
         batches.run_planned(of_earlier_run=True)
-        done = live.journal.done(plan.batch)
-        assert done is not None  # noqa: S101 - the batch has just been committed
-        return done
+        record = live.journal.done(plan.batch)
+        assert record is not None  # noqa: S101 - the batch has just been committed
+        return record
 
     def _which(self, table: OutputTable) -> pl.Expr:
         return rows_of_span(self.job, table, Span(since=self.since, until=self.until))
