@@ -60,14 +60,16 @@ def clocks_of(folder: Place, journal: Journal[KeyedPlan, KeyedDone], name: str) 
     records = [(journal.plan(batch), record) for batch in journal.kept() if (record := journal.done(batch)) is not None]
     recent = pl.DataFrame([_clock_of(plan, record) for plan, record in records if plan], infer_schema_length=None)
     archived = read_archive(folder / CLOCKS)
-    known = (
+    archived_only = (
         archived
         if recent.is_empty()
         else archived.filter(pl.col("batch") < recent["batch"][0])
         if archived.height
         else archived
     )
-    own = _typed(pl.concat([known, recent], how="diagonal_relaxed")).with_columns(pl.lit(name).alias("generation"))
+    own = _typed(pl.concat([archived_only, recent], how="diagonal_relaxed")).with_columns(
+        pl.lit(name).alias("generation")
+    )
     return pl.concat([_typed(read_archive(folder / CLOCKS / EARLIER)), own], how="diagonal_relaxed")
 
 

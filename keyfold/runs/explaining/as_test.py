@@ -103,9 +103,9 @@ def _other(ranks: Mapping[Any, int], value: Any, form: str) -> str | None:
 
 def _rows_of_lookup(job: KeyedJob, name: str, rows: pl.DataFrame) -> list[dict[str, Any]]:
     if rows.height > _MOST_ROWS or job.lookups[name].private:
-        what = "has private columns" if job.lookups[name].private else f"has {rows.height:,} rows"
+        fault = "has private columns" if job.lookups[name].private else f"has {rows.height:,} rows"
         raise InvalidData(
-            f"no test can be written: lookup {name} {what}, of which a test has {_MOST_ROWS:,} at most, and no private ones"
+            f"no test can be written: lookup {name} {fault}, of which a test has {_MOST_ROWS:,} at most, and no private ones"
         )
     return rows.to_dicts()
 

@@ -211,24 +211,24 @@ class _Runs:
         read = self._clocks.select("generation", "run", at=pl.col(name).to_physical())
         newest = read["at"].fill_null(np.iinfo(np.int64).min).cum_max().to_numpy()
         arrivals = events[_ARRIVED].to_physical().to_numpy()
-        found = np.searchsorted(newest, arrivals, side="left")
+        batches = np.searchsorted(newest, arrivals, side="left")
         # Two runs have read events of one arrival, if they were between two batches of one ingest run.
         firsts = read.filter(pl.struct("generation", "run").is_first_distinct())["at"].drop_nulls()
         shared = firsts.filter(firsts.is_duplicated()).to_numpy()
-        return np.where(np.isin(arrivals, shared), _BY_TIME, found)
+        return np.where(np.isin(arrivals, shared), _BY_TIME, batches)
 
     def by_version(self, events: pl.DataFrame) -> np.ndarray:
         """Return the first batch of the run that read the version with which each event's file came; `_BY_TIME` where it is another."""
         read = (
             self._clocks[f"version {self._input.table}"].fill_null(strategy="forward").fill_null(0).cum_max().to_numpy()
         )
-        found = []
+        batches = []
         for path in events[_PATH]:
             version, is_new = self._versions.get(path, (-1, False))
             at = int(np.searchsorted(read, version, side="left")) if version >= 0 else len(read)
             # What was rewritten before the first run's version was all read by it.
-            found.append(at if version >= 0 and (is_new or at == 0) else _BY_TIME)
-        return np.array(found, dtype=np.int64)
+            batches.append(at if version >= 0 and (is_new or at == 0) else _BY_TIME)
+        return np.array(batches, dtype=np.int64)
 
     @cached_property
     def _versions(self) -> dict[str, tuple[int, bool]]:
@@ -243,8 +243,8 @@ class _Runs:
 
     def by_time(self, times: np.ndarray) -> np.ndarray:
         """Return the first batch whose watermark the events at these times do not pass: as if each had come in time."""
-        reached = self._clocks["watermark"].to_physical().to_numpy()
-        return np.searchsorted(reached, times - micros(self._input.watermark_delay), side="left")
+        watermarks = self._clocks["watermark"].to_physical().to_numpy()
+        return np.searchsorted(watermarks, times - micros(self._input.watermark_delay), side="left")
 
     def slice_of(self, batches: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Return the batch of each run whose slice of event time has the event, given the first batch of the run."""

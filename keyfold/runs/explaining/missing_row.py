@@ -110,9 +110,11 @@ def quarantined_lines(lakehouse: Lakehouse, stream: Stream, texts: Mapping[str, 
     for path in sorted(named_files(delta)):
         rows = numbered_rows(delta, table, path)
         columns = ["reason", "file", "line"] if stream.private else ["reason", "file", "line", "raw"]
-        found = rows.with_columns(is_found.alias("#found")).filter("#found").select(columns).collect()
+        matching = rows.with_columns(is_found.alias("#found")).filter("#found").select(columns).collect()
         lines += (
-            found.with_columns(pl.col("raw").str.head(_LONGEST)).to_dicts() if "raw" in columns else found.to_dicts()
+            matching.with_columns(pl.col("raw").str.head(_LONGEST)).to_dicts()
+            if "raw" in columns
+            else matching.to_dicts()
         )
     return tuple(lines)
 

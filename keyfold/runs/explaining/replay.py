@@ -120,8 +120,8 @@ def _played(
             if row.get("is_replacement"):
                 tables = _computed_again(job, events.events[:first], clock, row)
                 for table in _with_times(job) if tables else ():
-                    kept = harness.written[table.name].filter(~rows_of_span(job, table, _span(row)))
-                    harness.written[table.name] = pl.concat([kept, tables[table.name]])
+                    others = harness.written[table.name].filter(~rows_of_span(job, table, _span(row)))
+                    harness.written[table.name] = pl.concat([others, tables[table.name]])
             if harness.state.equals(before) and not any(rows.height for rows in tables.values()):
                 continue
         else:

@@ -100,8 +100,8 @@ def _batch(batch: ExplainedBatch) -> Iterator[str]:
     watermarks = " → ".join(_time(at) for at in (batch.previous_watermark, batch.watermark))
     by = f" by {batch.advanced_by}" if batch.advanced_by else ""
     number = f"batch {batch.batch}" if batch.batch >= 0 else "older batches"
-    where = f" ({batch.runner})" if batch.runner else ""
-    yield f"{number}, run at {_second(batch.ran_at)}{where}, watermark {watermarks}{by}"
+    runner = f" ({batch.runner})" if batch.runner else ""
+    yield f"{number}, run at {_second(batch.ran_at)}{runner}, watermark {watermarks}{by}"
     if batch.new_code:
         yield f"    code changed: {batch.new_code}"
     if batch.changed_state:

@@ -131,11 +131,11 @@ class _Sources:
         stream = input_.stream.name
         if stream not in self._by_stream:
             self._by_stream[stream] = self._known(stream)
-        known = self._by_stream[stream]
+        sources = self._by_stream[stream]
         # Of a topic, events arrive between two plans; those before the first plan that is kept are not known.
-        at = bisect_left(known, (arrival, ""))
-        is_known = at < len(known) and (at > 0 or known[0][0] == arrival)
-        return known[at][1] if is_known else ""
+        at = bisect_left(sources, (arrival, ""))
+        is_known = at < len(sources) and (at > 0 or sources[0][0] == arrival)
+        return sources[at][1] if is_known else ""
 
     def _known(self, stream: str) -> list[tuple[datetime, str]]:
         try:
