@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pyarrow.parquet as pq
 import typer
 from deltalake.exceptions import DeltaError
 
-from keyfold import runs
+from keyfold import RowTimes, runs
 from keyfold.cli import run as run_command
 from keyfold.cli.app import app
 from keyfold.errors import KeyfoldError
@@ -89,7 +90,8 @@ class _FewGroups(JobParameters):
 
 
 def _build(build: Any) -> Any:
-    changes = {"idle_timeout": "2h"} if build is windows else {"changes": True}
+    of_windows = {"idle_timeout": "2h", "row_times": RowTimes("window", of_state=pl.col("window"), after="10m")}
+    changes = of_windows if build is windows else {"changes": True}
 
     def built(parameters: _FewGroups) -> Any:
         return build(**changes)

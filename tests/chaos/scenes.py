@@ -72,6 +72,10 @@ SCENES = {
         erased="bob",
         moved=1,
     ),
+    # What lands after the end of all windows is late, until they are computed again.
+    "reprocess": Scene(
+        (("reprocess", "windows", "--since", "2024-01-01", "--why", "late", "--yes"),), before=(END, *WORK)
+    ),
     "time that goes on": Scene((END,), before=WORK),
 }
 """By name. The sinks' points are Kafka's scene (`tests/keyfold.sinks.test_publisher.py`)."""
@@ -85,6 +89,7 @@ SCENE_OF = {
     "done": "runs",
     "commit": "runs",
     "merge": "runs",
+    "replace": "reprocess",
     "journal": "runs",
     "generation": "full refresh",
     "going live": "full refresh",
