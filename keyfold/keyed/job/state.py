@@ -24,6 +24,7 @@ class StoredAggregates:
         rows: which rows of state stand for events by these columns; others are events as they are.
         row_key: the columns that tell rows of state apart.
         order: the columns of state that order simultaneous events, by the columns of events that aggregates read.
+        of_events: the columns that only rows have which are events.
     """
 
     parts: Mapping[str, Mapping[str, pl.Expr]]
@@ -31,6 +32,7 @@ class StoredAggregates:
     rows: pl.Expr = field(default_factory=lambda: pl.lit(value=True))
     row_key: Sequence[str] = ()
     order: Sequence[str] = ()
+    of_events: Sequence[str] = ()
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:

@@ -129,6 +129,7 @@ def running(
     shown = [computed.get(column, pl.col(column)).alias(column) for column in table.names]
     step = _Running(aggregates, key, event_time, events.names, shown, computed, upserts, at_once, expiry, window).step
     stored = aggregates.stored(waits.is_null(), key, groups_end=window is not None)
+    stored = replace(stored, of_events=[name for name in events.names if name not in (*key, event_time)])
     state = State(columns, events=waits.count(), one_per_key=waits.is_null(), aggregates=stored)
     return step_job(name, source, key, state, step, [Append(table), *upserts], settings)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Literal
 
 import polars as pl
@@ -91,7 +92,9 @@ def check_rows(job: KeyedJob, source: pl.LazyFrame, mapping: StateMapping) -> Ch
     ).with_row_index(_ROW, offset=1)
     faults = {
         **{f"no {name}": pl.col(name).is_null() & _given_empty(name, values) for name in never_empty},
+        **{f"no {name}": pl.col(name).is_null() & stands_for_events for name, stands_for_events in _sums(job).items()},
         **{f"bad {name}": pl.col(name).is_null() & pl.col(f"#{name}").is_not_null() for name in values},
+        **_of_events(job, values, mapping),
     }
     timers = [name for name in (DEADLINE, PROCESSING_DEADLINE) if name in job.state.schema.names]
     counted = both.select(
@@ -156,6 +159,38 @@ def _expression(job: KeyedJob, name: str, text: str, source: pl.LazyFrame, mappi
     return expression.over(job.key) if mapping.is_by_key and expression.meta.root_names() else expression
 
 
+def _sums(job: KeyedJob) -> dict[str, pl.Expr]:
+    """Return the columns of sums and counts, each with the rows that must have it: without, they would begin anew in silence."""
+    stored = job.state.aggregates
+    if stored is None:
+        return {}
+    sums = dict[str, pl.Expr]()
+    for aggregate, parts in stored.parts.items():
+        lacks = (
+            pl.col(stored.incomplete).list.contains(aggregate).fill_null(value=False)
+            if stored.incomplete
+            else pl.lit(value=False)
+        )
+        # Of no events a sum is 0; a part of another kind may be NULL.
+        sums |= {part: stored.rows & ~lacks for part, value in parts.items() if _is_number(value)}
+    return sums
+
+
+def _of_events(job: KeyedJob, values: Mapping[str, pl.Expr], mapping: StateMapping) -> dict[str, pl.Expr]:
+    """Return the columns that only waiting events have, each with the rows that stand for events and would lose its value."""
+    stored = job.state.aggregates
+    if stored is None:
+        return {}
+    mapped = {root for name in mapping.texts for root in values[name].meta.root_names()}
+    names = [name for name in stored.of_events if name in values and name not in mapped - mapping.texts.keys()]
+    return {f"lost {name}": stored.rows & pl.col(name).is_not_null() for name in names}
+
+
+def _is_number(value: pl.Expr) -> bool:
+    (only,) = pl.select(value).to_series()
+    return isinstance(only, int | float | Decimal)
+
+
 def _given_empty(name: str, values: Mapping[str, pl.Expr]) -> pl.Expr:
     return pl.col(f"#{name}").is_null() if name in values else pl.lit(value=True)
 
@@ -165,17 +200,25 @@ def _faults_of(job: KeyedJob, both: pl.LazyFrame, wrong: Mapping[str, pl.Expr], 
     faults: list[str] = []
     for fault, condition in wrong.items():
         kind, _, name = fault.partition(" ")
-        columns = [_ROW] if kind == "no" else [_ROW, f"#{name}"]
+        columns = [_ROW, f"#{name}"] if kind == "bad" else [_ROW]
         shown = both.filter(condition).select(columns).head(_FAULTS_SHOWN).collect(engine="streaming")
-        if kind == "no":
-            rows = ", ".join(str(row) for row in shown[_ROW])
-            faults.append(f"{name} is empty in {counted(counts[fault], 'row')} (row {rows}), and may not be")
+        if kind in ("no", "lost"):
+            rows = f"{counted(counts[fault], 'row')} (row {', '.join(str(row) for row in shown[_ROW])})"
+            faults.append(f"{name} is empty in {rows}, and may not be" if kind == "no" else _lost(job, name, rows))
         else:
             values = [(row, MASK if name in private else repr(value)) for row, value in shown.iter_rows()]
             rows = ", ".join(f"row {row}: {value}" for row, value in values)
             hint = "; say what the numbers are with --map" if isinstance(kinds[name], pl.Datetime) else ""
             faults.append(f"{name} is no {kinds[name]} in {counted(counts[fault], 'row')} ({rows}{hint})")
     return f"job {job.name}: rows that cannot be state: {'; '.join(faults)}; nothing was changed"
+
+
+def _lost(job: KeyedJob, name: str, rows: str) -> str:
+    parts = job.state.aggregates.columns.values() if job.state.aggregates else ()
+    aggregates = ", ".join(column for columns in parts for column in columns)
+    return (
+        f"{name} is a column of waiting events alone, and would be lost in {rows}; the aggregates are in {aggregates}"
+    )
 
 
 def _check_one_per_key(job: KeyedJob, rows: pl.LazyFrame) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import polars as pl
@@ -78,7 +79,7 @@ def put(lake, events, unit):
 
 def expected(events, shape, unit, reached, price):
     """The rows of all windows that have ended, by user and start."""
-    rows = defaultdict(lambda: (None, 0, 0))
+    rows = defaultdict[Any, Any](lambda: (None, 0, 0))
     for user, at in events:
         for start, end in shape(START + at * unit):
             _, worth, n = rows[user, start]
@@ -121,7 +122,7 @@ def bounds_of(since, until, unit):
 
 
 def check(lake, settings, shape, unit, parts, more, edges, *, tiny, unread, is_code=True):
-    since, until = bounds_of(*edges, unit)
+    since, until = bounds_of(edges[0], edges[1], unit)
     options = RunOptions(max_bytes_per_batch=1 if tiny else 128 << 20)
     old, new = (job_of(settings, price, is_code=is_code) for price in (wrong, right))
     for part in parts:

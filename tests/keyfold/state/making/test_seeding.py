@@ -14,6 +14,7 @@ from keyfold.keyed.job_run import run_job
 from keyfold.lakehouse.foreign import check_files_are_inside
 from keyfold.state.making.seeding import SeedSource, seed_job
 from keyfold.state.making.sources import open_source
+from spark_jobs.jobs.purchase_totals import PURCHASE_TOTALS
 from tests.keyfold.keyed.toy_jobs import windows
 from tests.shop import START
 
@@ -62,6 +63,31 @@ def test_rows_of_which_a_key_has_one_are_held_to_it(lakehouse, without_spark, la
             yes=True,
             runners=without_spark,
         )
+
+
+@pytest.mark.parametrize(
+    ("line", "mapping", "message"),
+    [
+        ({"item": "tea", "total": 14}, {}, r"cumulative_quantity is empty in 1 row \(row 1\), and may not be"),
+        (
+            {"item": "tea", "cumulative_quantity": 14, "quantity": 14},
+            {},
+            r"quantity is a column of waiting events alone, and would be lost in 1 row \(row 1\); the aggregates are in cumul",
+        ),
+        (
+            {"item": "tea", "cumulative_quantity": 14},
+            {"models": "['black']"},
+            r"models is a column of waiting events alone, .* are in cumulative_quantity, _models",
+        ),
+    ],
+)
+def test_a_total_does_not_begin_anew_because_its_column_has_another_name(
+    lakehouse, without_spark, tmp_path, line, mapping, message
+):
+    path = tmp_path / "seed.jsonl"
+    path.write_text(json.dumps(line))
+    with pytest.raises(KeyfoldError, match=message):
+        seed_job(lakehouse, PURCHASE_TOTALS, SeedSource(str(path), mapping, read_from="start"), runners=without_spark)
 
 
 def test_a_job_that_never_ran_must_be_told_where_to_read_on(lakehouse, without_spark, land, tmp_path):

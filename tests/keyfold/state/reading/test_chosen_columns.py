@@ -41,7 +41,7 @@ def read(lakehouse, without_spark):
 
 
 def test_state_is_printed_as_an_item_with_its_models_and_quantities_and_nothing_else(read):
-    printed = read("--columns", "models,quantities=quantity").splitlines()
+    printed = read("--columns", "models=_models,quantities=cumulative_quantity").splitlines()
     assert sorted(printed) == [
         '{"item":"Lamp","models":["L"],"quantities":4}',
         '{"item":"Ring","models":[],"quantities":2}',
@@ -52,10 +52,10 @@ def test_state_is_printed_as_an_item_with_its_models_and_quantities_and_nothing_
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
-        ("quantity", {"item": "Watch", "quantity": 1929}),
-        ("quantity, item", {"item": "Watch", "quantity": 1929}),
-        ("n = quantity,quantity", {"item": "Watch", "n": 1929, "quantity": 1929}),
-        ("what=item,models", {"item": "Watch", "what": "Watch", "models": ["Wi-1", "Wi-2", "Wi-3"]}),
+        ("cumulative_quantity", {"item": "Watch", "cumulative_quantity": 1929}),
+        ("cumulative_quantity, item", {"item": "Watch", "cumulative_quantity": 1929}),
+        ("n = cumulative_quantity,m=cumulative_quantity", {"item": "Watch", "n": 1929, "m": 1929}),
+        ("what=item,models=_models", {"item": "Watch", "what": "Watch", "models": ["Wi-1", "Wi-2", "Wi-3"]}),
     ],
 )
 def test_a_row_has_the_key_and_the_columns_in_their_order_in_lines_and_in_parquet(read, tmp_path, columns, expected):
