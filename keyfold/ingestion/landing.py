@@ -42,7 +42,7 @@ def find_landing(
 
     Example:
         >>> find_landing("rides", "/data/rides", environment={})
-        PosixPath('/data/rides')
+        DiskPath('/data/rides')
         >>> find_landing("rides", environment={}) is None
         True
     """

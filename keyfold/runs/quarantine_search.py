@@ -122,7 +122,11 @@ def search_lines(stream: Stream, texts: Mapping[str, Sequence[str]], landings: S
                     continue
                 if not held[at] and any(map(words[name], _readings(row["raw"]) if line is None else unplaced[at])):
                     continue
-                is_elsewhere = any(map(words[name], _readings(row["raw"] or "")))
+                # An escape may part a word of the text: `z\\u00fcrich` has no word `z`.
+                texts_of_line = (
+                    _readings(row["raw"] or "") if line is None else (text for pair in line for text in pair)
+                )
+                is_elsewhere = any(map(words[name], texts_of_line))
                 results[at] = UNKNOWN if is_elsewhere or line is None or path is None else ABSENT
         return pl.Series(results, dtype=pl.Int8)
 

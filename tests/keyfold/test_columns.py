@@ -65,7 +65,7 @@ def test_a_column_without_a_meaning_is_refused():
 CHANGES = {
     "table totals: columns": lambda: totals(output=NOTED, step=with_note(totals().step)),
     "table changes: columns": lambda: totals(more=(Append(NOTED, name="changes"),)),
-    "columns of events": lambda: totals(columns=CLICK.append(pa.field("place", pa.string()))),
+    "input clicks: columns": lambda: totals(columns=CLICK.append(pa.field("place", pa.string()))),
     "columns of state": lambda: totals(state=NOTED),
     "table totals: mode": lambda: totals(upsert_by=()),
 }
@@ -113,7 +113,7 @@ def test_the_remedy_works_for_a_new_column_of_events_down_to_the_late_table(lake
     with_place = CLICK.append(pa.field("place", pa.string()))
     lake.click(("ann", 0), ("ann", 60))
     lake.run(windows())
-    with pytest.raises(KeyfoldError, match="columns of events"):
+    with pytest.raises(KeyfoldError, match="input clicks: columns: place is new"):
         lake.run(windows(columns=with_place))
     lake.run(windows(columns=with_place), FullRefresh())
     lake.click(("bob", 1))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ from keyfold.ingestion.parsing.parquet import read_parquet
 from keyfold.ingestion.parsing.rows import Reject, Rows, ValidatedRows, validate_rows
 from keyfold.ingestion.parsing.text import READABLE, UnreadableFileError, file_type, read_chunks
 from keyfold.runners.in_threads import in_threads
-from keyfold.storage.place import Place
+from keyfold.storage.place import Place, to_place
 from keyfold.storage.store_failures import StoreError
 from keyfold.stream import Stream
 from keyfold.stream.source import TEXT_OF, name_of
@@ -44,7 +45,7 @@ fault: they fail the run, and the next run reads the file again."""
 
 def parse_file(
     stream: Stream,
-    path: Place,
+    path: Path | Place,
     arrived: datetime,
     landing: Place | None = None,
     oldest: datetime | None = None,
@@ -64,6 +65,7 @@ def parse_file(
     Raises:
         UnreadableFileError: the file is rejected as a whole; rows yielded before do not count.
     """
+    path = to_place(path)
     value, beginning = path_value(path, landing), Beginning()
 
     def parse(read: Callable[[], Sequence[Rows]]) -> Iterable[ValidatedRows]:

@@ -76,7 +76,7 @@ def _divided(inner: str) -> list[str]:
 _TYPES = {"uint8": "UInt8", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64"}
 _WITHIN: dict[str, Callable[[str], str]] = {
     "array": _elements,
-    "datetime": lambda inner: ", ".join(map(repr, inner.split(", "))),
+    "datetime": lambda inner: ", ".join(repr(part.strip()) for part in inner.split(",")),
     "duration": repr,
     "enum": lambda inner: f"[{inner}]",
     "list": _elements,

@@ -27,7 +27,7 @@ class KeyShare:
     Example:
         >>> rows = pl.DataFrame({"user": [f"user-{number}" for number in range(10_000)]})
         >>> rows.filter(KeyShare(("user",), 0.01).condition(rows.schema)).height
-        103
+        126
     """
 
     key: tuple[str, ...]

@@ -75,4 +75,5 @@ def test_a_parameter_that_cannot_be_is_refused_with_the_reason(job, given, reaso
 
 
 def test_a_job_without_an_expiry_keeps_no_column_for_it():
-    assert build_job(JOBS["purchase_totals"]).state.schema.names == ["item", "quantity", "models", "time", "deadline"]
+    columns = build_job(JOBS["purchase_totals"]).state.schema.names
+    assert columns == ["item", "cumulative_quantity", "_models", "time", "quantity", "models", "deadline"]

@@ -13,6 +13,7 @@ from keyfold.columns import column, describe, lineage_of
 from keyfold.discovery import declarations, import_modules
 from keyfold.errors import KeyfoldError
 from keyfold.ingestion.drift import find_drift
+from keyfold.storage.disk_path import DiskPath
 from keyfold.stream import INGESTED_AT, TIMESTAMP, Stream
 from spark_jobs.streams import METRICS, RIDE_POINTS, SALES, STREAMS, TELEMETRY, WEATHER
 from tests.keyfold.ingestion.parsing.reading import file_rows
@@ -131,4 +132,4 @@ def test_the_readings_of_new_york_s_airports_name_no_location_and_are_read_as_be
     rows = file_rows(WEATHER, path, NOON)
     assert len(rows) == gzip.decompress(path.read_bytes()).count(b"\n") - 1
     assert {(row["reason"], row["location"]) for row in rows} == {(None, None)}
-    assert find_drift(WEATHER, [path]).unknown == {}
+    assert find_drift(WEATHER, [DiskPath(path)]).unknown == {}
