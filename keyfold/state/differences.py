@@ -282,7 +282,8 @@ def _diff(
 
     def all_rows() -> Iterator[Piece]:
         for number in range(passes):
-            condition = key_hash(tuple(key)) % passes == number
+            # A row without a match in a join has NULL in a column by which rows are compared, and no hash then.
+            condition = (key_hash(tuple(key)) % passes).fill_null(0) == number
             yield before.matching(condition), after.matching(condition)
 
     compared = [schema.field(name) for name in columns] or [pa.field("there", pa.bool_())]

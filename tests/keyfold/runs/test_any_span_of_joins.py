@@ -113,8 +113,13 @@ def put(lake, sides, numbers):
     lake.put(payments(*((card, at, amount + 10 * next(numbers)) for card, at, amount in paid)), "payments")
 
 
+# A payment without an order, which no time of an order tells from others.
+ALONE = {"more": ([], []), "unread": ([], []), "since": None, "until": None, "tiny": True}
+
+
 @pytest.mark.parametrize("kind", JOINS)
 @examples(40, shrinks=False)
+@example(parts=[([("b", 23, 9)], [("a", 12, 2), ("b", 54, 4)])], **ALONE)
 @given(
     parts=st.lists(SIDES, min_size=1, max_size=3),
     more=SIDES,
