@@ -68,8 +68,8 @@ def check_again(page: Page, pages: ServedDagster) -> None:
     """Run a check by its button: what the demo's late delivery has changed since Dagster's run is accounted for too."""
     page.goto(f"{pages.url}/{PICTURES['asset-page'][0]}")
     page.get_by_text("Execute", exact=True).first.click(timeout=60_000)
-    # The demo's run, and this one.
-    wait_until(lambda: pages.ask(_RUNS)["runsOrError"]["results"] == [{"status": "SUCCESS"}] * 2)
+    # The demo's two runs, and this one.
+    wait_until(lambda: pages.ask(_RUNS)["runsOrError"]["results"] == [{"status": "SUCCESS"}] * 3)
 
 
 def take_plots(page: Page, pages: ServedDagster) -> None:
