@@ -99,7 +99,9 @@ def _segments(folder: Place) -> list[_Segment]:
         named = [match for name in folder.names() if (match := _NAME.fullmatch(name))]
     except FileNotFoundError:
         return []
-    segments = sorted((_Segment(int(match[1]), int(match[2])) for match in named), key=lambda one: (one[0], -one[1]))
+    segments = sorted(
+        (_Segment(int(match[1]), int(match[2])) for match in named), key=lambda segment: (segment[0], -segment[1])
+    )
     whole: list[_Segment] = []
     for segment in segments:
         if not whole or segment.last > whole[-1].last:

@@ -53,8 +53,8 @@ def add_to_history(path: Place, batches: Iterable[PastBatch]) -> None:
     by_batch |= {batch.batch: json.dumps(vars(batch)) for batch in batches}
     # Damaged lines stay, so that a check finds them: they describe old batches, and stop no run.
     damaged = [line for line, batch in lines.items() if batch is None]
-    kept = [*damaged, *(by_batch[batch] for batch in sorted(by_batch)[-HISTORY:])]
-    path.write_durably("".join(f"{line}\n" for line in kept).encode())
+    newest = [*damaged, *(by_batch[batch] for batch in sorted(by_batch)[-HISTORY:])]
+    path.write_durably("".join(f"{line}\n" for line in newest).encode())
 
 
 def _lines(path: Place) -> list[str]:

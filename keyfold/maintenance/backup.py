@@ -200,10 +200,10 @@ class _Copy:
         for part in parts:
             try:
                 # Before others are listed: with a newer clock, events that the restored job still has to read would be late.
-                found = [self._copied(path.listed()) for path in part.first if path.exists()]
+                copied = [self._copied(path.listed()) for path in part.first if path.exists()]
                 with ThreadPoolExecutor(_COPIES_AT_ONCE) as copies:
-                    found += copies.map(self._copied, list(files_of(part, self._other)))
-                self.files |= {file.path: file for file in found if file}
+                    copied += copies.map(self._copied, list(files_of(part, self._other)))
+                self.files |= {file.path: file for file in copied if file}
             except (FileNotFoundError, DeltaError, Damaged) as error:
                 # The others are copied all the same, so that the next try has less to do.
                 self.fault = f"{part.folder} could not be backed up: {error}"

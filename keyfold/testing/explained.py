@@ -33,8 +33,8 @@ def assert_rows(
     Raises:
         AssertionError: the rows differ.
     """
-    given = {name: value for name, value in (parameters or {}).items() if name in job.parameter_fields}
-    job = build_job(job, given) if given else job
+    of_job = {name: value for name, value in (parameters or {}).items() if name in job.parameter_fields}
+    job = build_job(job, of_job) if of_job else job
     harness = TestHarness(job)
     for batch in batches:
         kinds = {name: polars_schema(lookup.columns) for name, lookup in job.lookups.items()}

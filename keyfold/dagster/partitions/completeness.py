@@ -25,7 +25,7 @@ Written = Callable[[datetime], datetime]
 
 
 def rows_written(subject: str, job: KeyedJob, partitions: Partitions) -> Written:
-    """Return a function that tells of a watermark up to which time in the column of partitions all rows are written.
+    """Return a function that gives, for a watermark, the time up to which in the column of partitions all rows are written.
 
     Rows that come later all the same are due to late events, or to a change of the table.
 

@@ -112,7 +112,7 @@ def partition_reports(
         return PartitionReports()
     until = min(rows_written(f"job {job.name}", job, partitions)(passed), now or datetime.now(UTC))
     tables = JobTables(lakehouse, job, partitions.column, written)
-    return _Reports(instance, asset, partitions, tables, live, until, asked).found()
+    return _Reports(instance, asset, partitions, tables, live, until, asked).reports()
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class _Reports:
     until: datetime
     asked: tuple[datetime, datetime] | None
 
-    def found(self) -> PartitionReports:
+    def reports(self) -> PartitionReports:
         """Return what is to be reported."""
         job, written, before = self.tables.job, self.tables.written, self._reported_before()
         if before is None or before.generation != written.generation:
@@ -276,8 +276,11 @@ class _Reports:
         for period in periods:
             records = dg.AssetRecordsFilter(self.asset, asset_partitions=[period.key])
             reports = [
-                *(one.asset_observation for one in self.instance.fetch_observations(records, limit=1).records),
-                *(one.asset_materialization for one in self.instance.fetch_materializations(records, limit=1).records),
+                *(record.asset_observation for record in self.instance.fetch_observations(records, limit=1).records),
+                *(
+                    record.asset_materialization
+                    for record in self.instance.fetch_materializations(records, limit=1).records
+                ),
             ]
             number = late.get(period.key, Counted()).events
             if number > max((int(str(report.metadata[LATE].value)) for report in reports if report), default=0):

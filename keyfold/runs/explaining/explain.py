@@ -197,7 +197,7 @@ def _of_all(subject: Subject, rows: pl.DataFrame, clocks: pl.DataFrame) -> _Expl
     explanation = _explanation(subject, rows, batches, clocks, replay, is_equal=not differing)
     if not rows.height:
         lines, now = lines_of_key(subject), watermark(subject.generation)
-        answer = why_no_row(subject, replay.state, batches, waiting, events.left_out, lines, now)
+        answer = next(why_no_row(subject, replay.state, batches, waiting, events.left_out, lines, now))
         explanation = replace(explanation, answer=answer, quarantined=lines)
     notes = explanation.notes
     if events.by_time:

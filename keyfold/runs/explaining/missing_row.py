@@ -32,27 +32,14 @@ def why_no_row(
     left_out: int,
     lines: Sequence[Row],
     watermark: datetime | None,
-) -> str:
-    """Return why the key has no row, in a sentence.
+) -> Iterator[str]:
+    """Yield why the key has no row, in a sentence each: the reason that says most comes first.
 
     Args:
         state: its rows of state now.
         batches, waiting, left_out, lines: as in the explanation.
         watermark: the watermark now.
     """
-    return next(_answers(subject, state, batches, waiting, left_out, lines, watermark))
-
-
-def _answers(
-    subject: Subject,
-    state: pl.DataFrame,
-    batches: Sequence[ExplainedBatch],
-    waiting: Sequence[ExplainedEvent],
-    left_out: int,
-    lines: Sequence[Row],
-    watermark: datetime | None,
-) -> Iterator[str]:
-    """Yield what can be said, that which says most first."""
     job, table = subject.job, subject.table.name
     events = [event for batch in batches for event in batch.events]
     late = sum(event.is_late for event in events)

@@ -115,18 +115,18 @@ class RecomputedSpan:
         return tables | {STATE: diff_states(before, after, which)}
 
     @cached_property
-    def _told(self) -> Mapping[str, tuple[Counts, pl.DataFrame]]:
+    def _compared(self) -> Mapping[str, tuple[Counts, pl.DataFrame]]:
         return {name: difference.summary_and_first(SHOWN) for name, difference in self.differences.items()}
 
     @property
     def counts(self) -> Mapping[str, Counts]:
         """How many rows of each differ."""
-        return {name: counts for name, (counts, _) in self._told.items()}
+        return {name: counts for name, (counts, _) in self._compared.items()}
 
     @property
     def first(self) -> Mapping[str, pl.DataFrame]:
         """The first rows of each that differ, with private values."""
-        return {name: rows for name, (_, rows) in self._told.items()}
+        return {name: rows for name, (_, rows) in self._compared.items()}
 
     @cached_property
     def declaration(self) -> Declaration | None:
